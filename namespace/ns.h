@@ -71,7 +71,7 @@ enum lp_ns_opcode {
 	/* Mode, owner, times, flags. If a caller sets them on a directory that a put made, the
 	 * directory no longer vanishes when it is empty (rule N2). */
 	LP_NS_SET,
-	LP_NS_OPEN,  /* the inode outlives its last name until as many closes */
+	LP_NS_OPEN,  /* the inode outlives its last name until it is closed as often */
 	LP_NS_CLOSE, /* works even if the device has failed */
 	LP_NS_SYNC,  /* makes all that was ordered before, on all shards, durable */
 	/* The mount gives back holds (op->hold) on some inodes, or on all. Never fails. */
@@ -90,7 +90,7 @@ enum lp_ns_opcode {
 	LP_NS_PUT,    /* a whole object in one go (rule W3) */
 	LP_NS_UPLOAD, /* begins a put in pieces: an inode without a name, open */
 	LP_NS_COMMIT, /* ends it: the inode takes the name, closed; after an error it is open */
-	LP_NS_DELETE, /* and the directories that this empties, if puts made them */
+	LP_NS_DELETE, /* also removes directories that this empties, if puts made them */
 	LP_NS_COPY,   /* a file, by reference where possible, on its shard (rule N7) */
 	LP_NS_MOVE,   /* rename by path; makes directories as a put does */
 	LP_NS_LIST,   /* keys in order, merged over the shards */
@@ -135,7 +135,7 @@ struct lp_ns_item {
 	struct lp_ino ino;     /* nr 0: a common prefix */
 	uint64_t cookie;       /* readdir: continues behind this one (rule N4) */
 	uint8_t type;          /* enum lp_inode_type; 0: a common prefix */
-	bool has_attrs;        /* if asked for; unless it lost its name meanwhile */
+	bool has_attrs;        /* if asked for, and the inode has not lost its name meanwhile */
 	struct lp_attrs attrs; /* only then */
 };
 
@@ -182,7 +182,8 @@ struct lp_ns_op {
 			struct lp_ino ino;
 			struct lp_attrs attrs;
 			uint32_t mask;   /* LP_ATTR_*; ctime is now unless in it */
-			uint32_t passes; /* LP_INODE_FLAG: times alone are set in spite of these */
+			uint32_t passes; /* LP_INODE_FLAG: flags that do not forbid setting times
+					    alone */
 			struct lp_ns_found found; /* result: as it is afterwards */
 		} set;
 		struct {
@@ -301,7 +302,7 @@ struct lp_ns_op {
 			struct lp_bytes path;
 			enum lp_ns_if condition;
 			uint64_t version_nr;
-			uint16_t mode;    /* of a new one; one that replaces keeps the old one's */
+			uint16_t mode;    /* of a new object; a replaced file's mode is kept */
 			int64_t mtime_ns; /* 0: now */
 			struct lp_payload payload; /* PUT: all of it, of length bytes */
 			uint64_t length;

@@ -14,8 +14,8 @@
 
 #include "namespace/ns.h"
 
-/* The name of the first such value, or NULL. Of LP_NS_STORE nothing is asked here: its changes are
- * asked one by one. */
+/* The name of the first such value, or NULL. An LP_NS_STORE is not checked here: its changes are
+ * checked one by one. */
 const char *lpi_values_fault(const struct lp_ns_op *op);
 
 #endif

@@ -22,9 +22,9 @@
 #include "native/share.h"
 
 #define LPI_SCRATCH_BYTES    (UINT32_C(256) << 10) /* one receive */
-#define LPI_DIRECT_BYTES     (UINT32_C(32) << 10)  /* as much data is received into its place */
+#define LPI_DIRECT_BYTES     (UINT32_C(32) << 10)  /* data from this size goes into its place */
 #define LPI_ADMIN_BUFS_BYTES LP_BUF_LARGE          /* for answers of the administration */
-#define LPI_SMALL_BYTES      (UINT32_C(64) << 10)  /* of data that finds room beside large data */
+#define LPI_SMALL_BYTES      (UINT32_C(64) << 10)  /* small data: gets room beside large */
 #define LPI_IOVS             256u                  /* of one send */
 #define LPI_SEND_BYTES       (UINT64_C(1) << 20)   /* of one send, about */
 #define LPI_READY_BUDGET     16u                   /* receives in a turn */
@@ -32,8 +32,8 @@
 #define LPI_CONN_OPENS_MAX   4096u                 /* of a connection */
 #define LPI_OPEN_BUCKETS     4096u
 #define LPI_PIECES           64u /* beyond the one of each request */
-#define LPI_OPENS_FEW        16u /* open objects: a connection with fewer counts as one that has none */
-#define LPI_OPCODES          96u
+#define LPI_OPENS_FEW        16u /* open objects: a connection with fewer counts as if none */
+#define LPI_OPCODES        96u
 /* While others wait for something that a client holds, it may be silent this long in the middle of
  * a message or reply. */
 #define LPI_STARVED_NS (2 * LP_NS_PER_S)
@@ -121,8 +121,7 @@ struct lpi_conn {
 	struct lp_io poll_io;
 	enum lpi_message_part part;
 	enum lpi_throttle throttle;
-	uint64_t throttled_ns; /* since when it has waited for what others hold; 0: it does not wait
-				*/
+	uint64_t throttled_ns; /* since when it has waited for what others hold; 0: not */
 	bool waits_for_own;    /* these others are connections of its own user */
 	uint32_t head_bytes;
 	uint8_t head[LP_WIRE_HEADER_SIZE];
@@ -227,7 +226,7 @@ bool lpi_conn_is_held_up(const struct lpi_conn *conn);
 /* A connection goes on: reads the bytes that are there, waits for more, or ends. Any time. */
 void lpi_conn_go_on(struct lpi_conn *conn);
 void lpi_conn_leave_throttled(struct lpi_conn *conn);
-/* The next bytes of a message are awaited from now on. */
+/* From now on the next bytes of a message are awaited. */
 void lpi_conn_begin_pace(struct lpi_conn *conn);
 void lpi_conn_unthrottle(struct lpi_conn *conn);
 /* A request has ended: gives back its credits, and ends throttles, also of other connections. */
@@ -276,7 +275,7 @@ void lpi_conn_receive(struct lpi_conn *conn);
 void lpi_conn_forget_message(struct lpi_conn *conn);
 /* The connection cannot or must not be read any more: tells the client why, and finishes. */
 void lpi_conn_part(struct lpi_conn *conn, int err, const char *why);
-/* The same without counting it as the peer's mistake. */
+/* The same, but not counted as an error of the client. */
 void lpi_conn_say(struct lpi_conn *conn, int err, const char *why);
 /* Reads from a connection that is, or was, turned away until its client has said something. */
 void lpi_conn_hear(struct lpi_conn *conn);
@@ -316,7 +315,7 @@ void lpi_door_look_at_users(struct lp_door *door);
 
 /* --- door.c ----------------------------------------------------------------------------------- */
 
-/* lp_door_new() with these opcodes, which it only refers to. */
+/* lp_door_new() with these opcodes; the door only keeps a pointer to them. */
 int lpi_door_new(const struct lp_door_options *options, const struct lpi_opcodes *opcodes,
 		 struct lp_door **ret_door) LP_MUST_CHECK;
 

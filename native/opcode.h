@@ -25,11 +25,11 @@ struct lpi_opcode {
 	bool has_data;       /* may bring data */
 	bool is_change;      /* waits for earlier ones on the same name, and later ones for it */
 	uint32_t held_bytes; /* of buffers that its operation and an answer in one part take */
-	/* 0, or why it is refused: -EINVAL and others. */
+	/* 0, or the error of refusing the request: -EINVAL and others. */
 	int (*begin)(struct lpi_request *request, struct lp_reader *reader);
-	/* Instead of submitting; NULL: submit. */
+	/* Called instead of submitting the operation; NULL: submit it. */
 	void (*run)(struct lpi_request *request);
-	/* Replies. NULL: no meta. */
+	/* Makes the reply. NULL: a reply without meta. */
 	void (*answer)(struct lpi_request *request);
 	/* The request has failed, or its client has gone, after begin(): gives back what begin()
 	 * took. May be NULL. */

@@ -9,12 +9,12 @@
 
 #include "native/opcode.h"
 
-/* All of them: the i-th, NULL behind the last. */
+/* The opcode at index idx; NULL behind the last. */
 const struct lpi_opcode *lpi_opcode_at(uint32_t idx);
 
 /* --- For the functions in the table: ops_parts.c ---------------------------------------------- */
 
-/* A reference out of a fixed part, and its path, which is read next. -EINVAL, -ENAMETOOLONG. */
+/* Reads a reference out of a fixed part, and its path, which comes next. -EINVAL, -ENAMETOOLONG. */
 int lpi_read_ref(struct lpi_request *request, enum lpi_ref_kind kind, const uint8_t *bytes,
 		 struct lp_reader *reader);
 int lpi_read_refs(struct lpi_request *request, enum lpi_ref_kind from, enum lpi_ref_kind to,

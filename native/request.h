@@ -28,8 +28,8 @@
 #define LPI_REST_INLINE  (1056u + LP_WIRE_PARTS_MAX * LP_WIRE_SHARED_SIZE)
 #define LPI_DATA_SEGS    12u        /* buffers of data: seven, or more where large ones are out */
 #define LPI_PIECES_AHEAD 4u         /* pieces of one get that are read or sent at a time; */
-#define LPI_AHEAD_BYTES  (8u << 20) /* one only where those of its connection have so much */
-#define LPI_TRIES_MAX    8u /* how often a path is looked up again when its object had gone */
+#define LPI_AHEAD_BYTES  (8u << 20) /* only one if those of its connection have this many bytes */
+#define LPI_TRIES_MAX    8u /* how often a path is looked up again when its object is gone */
 #define LPI_OWN_CHANGES  5u /* of one transaction; a compound has more, in a buffer */
 #define LPI_PUT_XATTRS   16u
 #define LPI_ADMIN_PARTS  32u /* of an answer of the administration */
@@ -116,7 +116,7 @@ struct lpi_request {
 	struct lpi_conn *conn;
 	const struct lpi_opcode *opcode; /* NULL: the opcode is unknown */
 	struct lp_wire_header header;
-	uint64_t waits_ns; /* since when it waits for room for replies; 0: it does not */
+	uint64_t waits_ns; /* since when it waits for room for replies; 0: not */
 	uint64_t began_ns; /* when the message's end was received */
 	uint64_t state_ns[LPI_REQUEST_STATE_CNT]; /* in each state that was left, in all */
 	int status;                               /* of the last reply */

@@ -24,7 +24,7 @@ struct lpi_share;
 
 /* -ENOMEM, -EMFILE, or the error of making a file in memory. */
 int lpi_share_new(uint64_t bytes, struct lpi_share **ret_share) LP_MUST_CHECK;
-/* All reads into it have been given back. Accepts NULL. */
+/* Only after all reads into it have been given back. Accepts NULL. */
 void lpi_share_free(struct lpi_share *share);
 uint64_t lpi_share_bytes(const struct lpi_share *share);
 /* The buffers that the store reads data into. */

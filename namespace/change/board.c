@@ -20,7 +20,7 @@
 #include "namespace/change/ns_state.h"
 
 #define LOOKS    8u /* under way at a time */
-#define VAIN_MAX 8u /* looks one after the other that were overtaken by a change */
+#define VAIN_MAX 8u /* consecutive looks that a change has overtaken */
 
 #define WORDS (sizeof(struct lpi_board_view) / sizeof(uint64_t))
 
@@ -35,7 +35,7 @@ struct place {
 	bool is_looked_at;
 	bool is_wanted; /* again, when nothing is under way */
 	bool was_asked; /* by a message, since the last change */
-	/* Any thread's. */
+	/* Read by any thread. */
 	_Atomic uint64_t seq;
 	_Atomic bool is_read; /* since it was written */
 	_Atomic uint64_t words[WORDS];
@@ -58,7 +58,7 @@ struct lpi_board {
 
 static struct place *place_of(struct lpi_board *board, struct lp_ino ino)
 {
-	/* All of a number counts there, its shard too. */
+	/* All bits of a number count, those of its shard, too. */
 	static_assert(LPI_BOARD_PLACES == 1u << 8, "the upper eight bits");
 	return &board->places[ino.nr * UINT64_C(0x9e3779b97f4a7c15) >> 56];
 }

@@ -26,7 +26,7 @@
 struct lp_ns;
 struct lpi_board;
 
-/* Of a shard's fragment, as LP_STORE_DIR tells it. */
+/* The state of a shard's fragment, as LP_STORE_DIR returns it. */
 struct lpi_fragment_view {
 	uint64_t entries_cnt;
 	uint64_t name_bytes;

@@ -170,7 +170,7 @@ bool lpi_freeing_goes_on(struct lp_ns *ns, struct lpi_freeing_wait *wait)
 	if (wait->cnt == 0)
 		wait->since_ns = now_ns;
 	if (wait->cnt++ == 0 || sight.event_cnt != wait->event_cnt) {
-		/* One that has been asked for already may be nearly over. */
+		/* The round that is under way may be nearly over. */
 		wait->round_end = ns->freeing.round_cnt + LPI_FREEING_ROUNDS + 1;
 		wait->idle_cnt = 0;
 		wait->idle_since_ns = now_ns;

@@ -42,7 +42,7 @@
 /* A message goes from the kernel to the reading thread, to the thread that works on it, to the
  * inode's shard, and back, twice. A message that was sent in one round has arrived in the next. */
 #define LPI_FREEING_ROUNDS 16u
-/* Looks, a millisecond apart at least: without any progress; and in all. */
+/* Numbers of looks, at least a millisecond apart: without any progress, and in all. */
 #define LPI_FREEING_IDLE_LOOKS 10000u
 #define LPI_FREEING_LOOKS_MAX  60000u
 /* The store may have waited as long in each look, so few looks are enough after this time. */
@@ -53,7 +53,8 @@
 struct lp_ns;
 struct lpi_call;
 
-/* Of one shard; zeroed memory is one that frees nothing. The atomic ones are for all threads. */
+/* State of one shard; in zeroed memory nothing is being freed. The atomic fields are for all
+ * threads. */
 struct lpi_freeing {
 	_Atomic bool is_under_way;
 	_Atomic uint64_t ended_cnt; /* how often freeing under way has ended */
@@ -64,7 +65,7 @@ struct lpi_freeing {
 	uint32_t unnaming_cnt; /* changes under way that take an inode its last name */
 	struct lp_store_freeing store;
 
-	/* Rounds that this shard asks for. */
+	/* Rounds that this shard has started. */
 	uint64_t round_cnt;     /* that have ended */
 	uint32_t round_pending; /* shards that have not answered */
 	struct lpi_call *round_calls;
@@ -87,9 +88,9 @@ void lpi_freeing_fini(struct lp_ns *ns);
 
 /* An inode or its blocks have begun to be freed here. */
 void lpi_freeing_begin(struct lp_ns *ns);
-/* An orphan is only held from now on. */
+/* From now on an orphan is held but not open. */
 void lpi_freeing_held(struct lp_ns *ns);
-/* In each turn: whether all of it has ended. */
+/* In each turn: looks whether all freeing has ended. */
 void lpi_freeing_look(struct lp_ns *ns);
 
 /* Call it before the transaction looks for space. */

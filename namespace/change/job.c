@@ -221,8 +221,8 @@ static struct lpi_job_lock *add_lock(struct lpi_job *job, enum lpi_lock_class cl
 	return lock;
 }
 
-/* Of a spread directory two names with one hash may be on different shards, and each is locked on
- * its own: where it is follows from another hash. */
+/* Two names of a spread directory with one hash may be on different shards, because another hash
+ * chooses the shard. Each is locked on its own. */
 static struct lpi_job_lock *find_lock(struct lpi_job *job, enum lpi_lock_class class,
 				      uint32_t shard_idx, struct lp_ino ino, uint64_t hash)
 {
@@ -314,7 +314,7 @@ static bool is_before(const struct lpi_job_lock *a, const struct lpi_job_lock *b
 	return a->lock.hash < b->lock.hash;
 }
 
-/* The first in the order that was not asked for; NULL: all were. */
+/* The first lock in the order that was not requested yet; NULL: all were. */
 static struct lpi_job_lock *next_lock(struct lpi_job *job)
 {
 	struct lpi_job_lock *best = NULL;
@@ -457,7 +457,7 @@ static void forget_locks(struct lpi_job *job)
 static void all_released(struct lpi_job *job)
 {
 	lpi_step_fn *next = job->after_unlock;
-	/* Those of a pact that is not over are in its hand still. */
+	/* A pact that is not over still holds its locks. */
 	if (!job->has_pact)
 		forget_locks(job);
 	next(job);
@@ -515,7 +515,7 @@ void lpi_wide_free(struct lpi_wide *wide)
 	}
 }
 
-/* One that went with a change that is stuck, when there was no memory for another. */
+/* Replaces a wide set that a stuck change has kept, when there was no memory for another. */
 static void make_up_wide(struct lp_ns *ns)
 {
 	struct lpi_wide *wide = NULL;
@@ -826,9 +826,7 @@ static void start_pact(struct lpi_job *job)
 	lpi_pact_start(pact);
 }
 
-/* Syncs the shards on which something was seen, some at a time; returns how many, 0 when it is
- * done.
- */
+/* Syncs the shards in seen_shards, some at a time. Returns how many; 0: all are synced. */
 static uint32_t sync_seen(struct lpi_job *job)
 {
 	uint32_t asked = 0;
@@ -851,7 +849,7 @@ static int synced_result(const struct lpi_job *job)
 	return r;
 }
 
-/* All of it is durable, or the change cannot be made. */
+/* All seen state is durable, or the change cannot be made. */
 static void seen_durable(struct lpi_job *job);
 
 static void make_seen_durable(struct lpi_job *job)

@@ -39,7 +39,7 @@
 #define LPI_JOB_ASKS  6u
 #define LPI_JOB_LOCKS 8u
 #define LPI_JOB_PARTS 8u
-/* Inodes whose attributes a readdir asks for at once, if it has got one of the batches. */
+/* Inodes whose attributes a readdir asks for at once, if it has a batch. */
 #define LPI_STAT_BATCH   48u
 #define LPI_STAT_BATCHES 8u
 
@@ -119,14 +119,14 @@ struct lpi_dir_stat {
 	int result;
 };
 
-/* Where on a path a walk is (ops/paths.c), or how far up (ops/rename.c). */
+/* The place of a walk on a path (ops/paths.c), or up the tree (ops/rename.c). */
 struct lpi_walk {
 	struct lp_bytes path;
 	uint32_t pos; /* of the next name */
 	uint32_t depth;
 	uint32_t restarts;
 	bool makes_dirs; /* that are missing, as a put does */
-	bool has_made;   /* one; they go again if the operation fails */
+	bool has_made;   /* has made a directory; it is removed again if the operation fails */
 	struct lp_ino dir;
 	bool is_spread;
 	uint64_t generation; /* of the cache, when the next name was asked for */
@@ -134,7 +134,7 @@ struct lpi_walk {
 	int result;
 };
 
-/* The caches of paths are being told (ops/paths.c). */
+/* Freezing or thawing the caches of paths on all shards (ops/paths.c). */
 struct lpi_telling {
 	uint32_t shard_idx; /* the next to be told */
 	bool is_thaw;
@@ -149,7 +149,7 @@ struct lpi_copying {
 	uint64_t length_max; /* that is cloned at once */
 	uint64_t length_now; /* the same, as holes were found so far */
 	uint32_t tries;
-	bool is_sparse;             /* data is looked for before it is cloned: */
+	bool is_sparse;             /* data is searched for before it is cloned: */
 	bool is_at_data;            /* at the offset there is some */
 	bool is_omap;               /* omap values are being copied, otherwise xattrs */
 	struct lpi_copy_page *page; /* out of a pool */
@@ -171,7 +171,7 @@ struct lpi_pruning {
 	lpi_step_fn *next;
 };
 
-/* An object that is to get a name by path (ops/put.c). */
+/* An object that will get a name by path (ops/put.c). */
 struct lpi_put {
 	struct lp_bytes path;
 	enum lp_ns_if condition;
@@ -222,7 +222,7 @@ struct lpi_job {
 	uint32_t pending;
 	uint64_t seen_shards;   /* whose answers were not durable yet: a bit each */
 	uint64_t rested_shards; /* those of seen_shards that take part in the change */
-	uint32_t sync_cnt;      /* that are being synced before a commit, or the answer */
+	uint32_t sync_cnt;      /* shards being synced before a commit, or before the answer */
 	int end_result;
 	lpi_step_fn *committed;
 	uint32_t asks_used; /* a bit for each of the asks that was ever taken */
@@ -273,7 +273,7 @@ struct lpi_job {
 	bool is_gone_spread;
 	lpi_step_fn *begin_again;
 	struct lp_ino counted; /* an inode that is open for this; nr 0: none */
-	struct lp_ino held;    /* for the result; let go if it fails. nr 0: none */
+	struct lp_ino held;    /* inode held for the result; given back if it fails. nr 0: none */
 	lpi_step_fn *uncounted;
 	struct lpi_put put;
 	/* Only the fields before put.acl are cleared when a job begins, because the rest is nearly
@@ -296,9 +296,9 @@ LP_LIST_DEFINE(lpi_job_list, struct lpi_job, node);
 
 /* --- Asking ----------------------------------------------------------------------------------- */
 
-/* asks[idx], to be used; zeroed the first time. */
+/* Returns asks[idx] for use; it is zeroed the first time. */
 struct lpi_job_ask *lpi_job_ask_at(struct lpi_job *job, uint32_t idx);
-/* Its operation, to be filled in. */
+/* Returns the operation of asks[idx], to be filled in. */
 struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
 /* Submits asks[idx] to a shard's store. is_locked: the caller holds locks on the inode or name, or
  * must not wait for others' changes. The answer to an operation of a mount may be ordered only. A
@@ -316,7 +316,8 @@ void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_a
 void lpi_job_ask_dir(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
 /* The same for a fact that later operations will rely on: the answer is durable. */
 void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
-/* The same of a STAT or LOOKUP (lpi_call_hold(), with the operation of asks[stat_idx]). */
+/* The same for a STAT or LOOKUP with a hold (lpi_call_hold(), with the operation of
+ * asks[stat_idx]). */
 void lpi_job_ask_held(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, uint32_t stat_idx,
 		      bool is_locked);
 /* The same with a store operation outside the job: it waits for others' changes. */
@@ -325,7 +326,7 @@ void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struc
  * LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job. Its result is the call's. */
 void lpi_job_run(struct lpi_job *job, uint32_t shard_idx, uint32_t idx,
 		 void (*run)(struct lpi_call *call));
-/* Goes on with next when all that was asked is answered, which something was. */
+/* Goes on with next when all asks are answered. At least one must have been submitted. */
 void lpi_job_wait(struct lpi_job *job, lpi_step_fn *next);
 /* Goes on with next soon. */
 void lpi_job_soon(struct lpi_job *job, lpi_step_fn *next);
@@ -341,8 +342,9 @@ void lpi_job_lock_inode(struct lpi_job *job, struct lp_ino ino);
  * job must not lock a fragment and a name in it. */
 void lpi_job_lock_fragment(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
 void lpi_job_lock_fragments(struct lpi_job *job, struct lp_ino dir);
-/* Goes on with next when all are held: perhaps from inside this call. If one never will be, because
- * a change over several shards is stuck (-EIO): with job->lock_refused, once, or lpi_job_stop(). */
+/* Goes on with next when all locks are held, perhaps from inside this call. If a lock can never be
+ * granted because a change over several shards is stuck (-EIO), goes on with job->lock_refused,
+ * once, or else lpi_job_stop(). */
 void lpi_job_lock(struct lpi_job *job, lpi_step_fn *next);
 /* Goes on with next when the job has a wide set. The job must hold no lock, because the owner of a
  * set may wait for that lock. */
@@ -361,11 +363,11 @@ void lpi_job_guard_rights(struct lpi_job *job, struct lp_ino ino, const struct l
 /* A guard: the inode has none of these flags, or -EPERM. It joins an existing guard of the
  * inode. */
 void lpi_job_guard_flags(struct lpi_job *job, struct lp_ino ino, uint32_t flags);
-/* Room for attributes of a change. */
+/* Memory for attributes of a change. */
 struct lp_attrs *lpi_job_attrs(struct lpi_job *job);
 /* Makes the shard whose changes do not fit into a record the coordinator. */
 void lpi_job_coordinate(struct lpi_job *job, uint32_t shard_idx);
-/* A fragment on a shard that must be empty, and is gone afterwards. */
+/* Seals a fragment on a shard: it must be empty, and is gone after the change. */
 void lpi_job_seal(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
 /* Puts the mark of an orphan or upload: with the change that makes it. */
 void lpi_job_mark(struct lpi_job *job, struct lp_ino ino, enum lp_unfinished_kind kind);
@@ -407,7 +409,7 @@ void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, l
 void lpi_job_take_time(struct lpi_job *job);
 /* A set with a lock and a part for each shard; unused. */
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
-/* With all behind it. Accepts NULL. */
+/* Frees the set and those after it in its list. Accepts NULL. */
 void lpi_wide_free(struct lpi_wide *wide);
 /* The job keeps its wide set for good, if it has one. The pool gets a new one, now or when there is
  * memory. A job that needs a set while there is none, and no memory, is stopped: -ENOMEM. */

@@ -27,7 +27,7 @@
 struct lpi_notice {
 	struct lp_ns_notice face;
 	struct lpi_notice *next; /* of the same operation */
-	/* The operation's first one. */
+	/* The first notice of the operation. */
 	struct lpi_notice *first;
 	struct lp_ns_op *op; /* of the first one; NULL: it has been answered */
 	int result;
@@ -214,7 +214,7 @@ static struct lpi_notice *last_of(struct lpi_notice *notice)
 	return notice;
 }
 
-/* The operation's last one that has room, or one more. NULL: there is no memory. */
+/* The operation's last notice if it has room, otherwise a new one. NULL: there is no memory. */
 static struct lpi_notice *with_room(struct lp_ns *ns, struct lpi_notice **first, uint32_t name_len)
 {
 	struct lpi_notice *last = last_of(*first);
@@ -311,7 +311,7 @@ static void note_range(struct lp_ns *ns, struct lpi_notice **first, const struct
 		note_data(ns, first, change->ino, offset, change->data.length);
 }
 
-/* append_offset: where a write at the end has begun; NOBODY_KNOWS: anywhere. */
+/* append_offset: where an appending write has begun; NOBODY_KNOWS: anywhere. */
 static void note_change(struct lp_ns *ns, struct lpi_notice **first, const struct lp_change *change,
 			uint64_t append_offset)
 {
@@ -462,7 +462,7 @@ static void answer(struct lpi_notice *first)
 		lpi_ns_answer(first->face.ns, op, first->result);
 }
 
-/* One of them has been told. */
+/* One of the operation's notices has been told. */
 static void ended(struct lpi_notice *first)
 {
 	LP_ASSERT(first->pending > 0);
@@ -543,7 +543,7 @@ static void run_check(struct lpi_call *call)
 	lpi_call_end(call, is_held ? 1 : 0);
 }
 
-/* Those of the rest that the kernel did not know, and may get to know. */
+/* Goes on with the items that the kernel did not know, and may get to know. */
 static void check_next(struct lpi_notice *notice)
 {
 	struct lp_ns_notice *face = &notice->face;
@@ -585,7 +585,7 @@ void lpi_notice_tell(struct lpi_notice *first, struct lp_ns_op *op, int result)
 {
 	struct lp_reactor *reactor = first->face.ns->options.reactor;
 	uint64_t now_ns = lp_reactor_now_ns(reactor);
-	/* The kernel keeps the pages of a write to itself until that is answered. */
+	/* The kernel keeps the pages of a write locked until the write is answered. */
 	first->op = op->is_mounts ? NULL : op;
 	first->result = result;
 	first->limit.fire = too_late;

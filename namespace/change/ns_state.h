@@ -36,7 +36,7 @@
 #define LPI_DIR_KINDS      4096u /* directories whose kind is remembered: a power of two */
 #define LPI_DIRCACHE_BYTES (UINT64_C(1) << 20)
 #define LPI_ROOMS          256u
-/* While one removal is being finished, after its answer, the next one begins. */
+/* Two, so that the next removal begins while one is being finished after its answer. */
 #define LPI_WIDES     2u
 #define LPI_TRANSFERS 64u
 #define LPI_TURNS     256u /* inodes by hash: a power of two */
@@ -65,14 +65,14 @@ struct lp_ns {
 	struct lp_pool *jobs;      /* of all others */
 	struct lp_pool *rooms;     /* of parts of changes over several shards */
 	struct lp_pool *transfers; /* of data from other threads */
-	bool are_carries_short;    /* until those that wait for them have tried again */
+	bool are_carries_short;    /* until the waiting calls have tried again */
 	bool are_answers_short;
 	struct lpi_ns_op_list queue; /* operations that wait for a call or job */
 	struct lp_task queue_task;
 	struct lp_ns_watch watch;           /* tell NULL: no mount watches */
 	struct lp_pool *notices;            /* notices to the mount */
 	struct lpi_untold *untold;          /* shard 0's, for all */
-	struct lpi_ns_op_list notice_queue; /* operations that wait until there are fewer */
+	struct lpi_ns_op_list notice_queue; /* operations that wait until there are fewer notices */
 	uint32_t notices_out;
 	bool are_shared_held; /* no change over several shards begins */
 	struct lpi_pact_list pacts_waiting;

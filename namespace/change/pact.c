@@ -15,7 +15,7 @@
 
 /* --- On the part's shard ---------------------------------------------------------------------- */
 
-/* Its space is on its way from add_unnamed() until this. */
+/* Its blocks count as being freed from add_unnamed() until this. */
 static void end_unnaming(struct lpi_part *part, struct lp_ns *ns)
 {
 	ns->freeing.unnaming_cnt -= part->is_unnaming ? 1 : 0;
@@ -78,7 +78,7 @@ static struct lpi_part *part_of(struct lpi_call *call)
 	return LP_CONTAINER_OF(call, struct lpi_part, call);
 }
 
-/* Locks only, or whatever there was to be done has been done. */
+/* The part had only locks, or all its changes have been made. */
 static void run_release(struct lpi_call *call)
 {
 	release_locks(part_of(call), call->to);
@@ -94,8 +94,9 @@ static void add_unnamed(struct lpi_part *part, struct lp_ns *ns)
 	if (ino.nr == 0)
 		return;
 	LP_ASSERT(part->change_cnt + 2 <= LPI_PART_CHANGES);
-	/* Damage: its link count was too low, and this name is one more. It goes when it is closed,
-	 * at any moment, also before a change that is only prepared here could end. */
+	/* Damage: its link count was too low, and this is one more name. The orphan is removed when
+	 * it is closed. That may be at any moment, also before the end of a change that is only
+	 * prepared here. */
 	if (lpi_opens_is_orphan(ns->opens, ino))
 		return;
 	part->is_unnaming = true;
@@ -319,7 +320,8 @@ static void run_decide(struct lpi_call *call)
 	int dead = lp_store_error(call->to->options.store);
 	part->is_unknown = false;
 	if (dead < 0) {
-		/* Nothing can be changed here any more, so this surely was not decided. */
+		/* The shard can change nothing any more, so the change certainly was not
+		 * decided. */
 		release_locks(part, call->to);
 		lpi_call_end(call, dead);
 		return;
@@ -396,7 +398,7 @@ static void finished(struct lpi_call *call)
 	lpi_call_end(call, part->op.result);
 }
 
-/* Whether it was decided is not known, so nothing here can be ended. */
+/* It is unknown whether the change was decided, so this part cannot be ended. */
 static void run_doubt(struct lpi_call *call)
 {
 	fail_locks(part_of(call), call->to);
@@ -509,7 +511,7 @@ void lpi_pact_put_rooms(struct lpi_pact *pact)
 	}
 }
 
-/* Those that wait for rooms go on, in their order. */
+/* Pacts that wait for rooms go on, in their order. */
 void lpi_pact_begin_waiting(struct lp_ns *ns)
 {
 	struct lpi_pact *next = NULL;
@@ -541,7 +543,7 @@ static bool have_all_ended(const struct lpi_pact *pact)
 	return true;
 }
 
-/* It has failed, and all is as it was, or will be when it is opened again. */
+/* The change has failed, and all is as before, or will be after the next opening. */
 static void undone(struct lpi_pact *pact)
 {
 	say_decided(pact);
@@ -561,7 +563,7 @@ static void forget(struct lpi_pact *pact)
 	call_part(pact, pact->coordinator, run_forget);
 }
 
-/* All that are not over yet: those with work by `work`, the others by letting go. */
+/* Ends all parts that are not over: those with work by `work`, the others by releasing locks. */
 static void end_rest(struct lpi_pact *pact, void (*work)(struct lpi_call *call),
 		     void (*next)(struct lpi_pact *pact))
 {
@@ -648,7 +650,7 @@ static bool take_rooms(struct lpi_pact *pact)
 	return true;
 }
 
-/* False when there are no rooms for it, or none is to begin. */
+/* False when there are no rooms for it, or no pact may begin. */
 static bool begin_shared(struct lpi_pact *pact)
 {
 	struct lp_ns *ns = pact->ns;

@@ -75,7 +75,7 @@ struct lpi_pact;
 enum lpi_part_state {
 	LPI_PART_IDLE,
 	LPI_PART_PREPARED,
-	LPI_PART_ENDED /* made, finished, or undone: its locks are released */
+	LPI_PART_ENDED /* made, finished or undone; its locks are released */
 };
 
 /* State that a part of several needs besides: its record, and the changes that are read from it
@@ -92,10 +92,10 @@ struct lpi_part {
 	/* A directory whose fragment here must be empty. It is sealed while this is prepared, and
 	 * is gone afterwards. A fragment beside the inode goes with the inode. nr 0: none. */
 	struct lp_ino sealed;
-	/* An inode of this shard that loses its last name: when it comes to that, it is removed, or
-	 * made an orphan if it is open. nr 0: none. */
+	/* An inode of this shard that loses its last name. When the change is made it is removed,
+	 * or becomes an orphan if it is open. nr 0: none. */
 	struct lp_ino unnamed;
-	/* An orphan of this shard that gets a name, and is none any more. nr 0: none. */
+	/* An orphan of this shard that gets a name, and is no orphan afterwards. nr 0: none. */
 	struct lp_ino adopted;
 	uint32_t lock_cnt;
 	struct lpi_lock *locks[LPI_PART_LOCKS];
@@ -110,7 +110,7 @@ struct lpi_part {
 	bool is_unknown;            /* the coordinator's: whether it has decided */
 	struct lpi_part_room *room; /* out of the home's pool */
 
-	/* From here on nothing is cleared for a new part: each is when it is used. */
+	/* Nothing from here on is cleared for a new part; each field is set when it is used. */
 	struct lp_store_op op;
 	uint8_t key[LPI_PACT_KEY_BYTES];
 	struct lp_attrs orphan_attrs;
@@ -128,7 +128,7 @@ struct lpi_pact {
 	enum lp_store_ack ack;        /* of one part only */
 	/* The outcome is known. */
 	void (*decided)(struct lpi_pact *pact);
-	/* Nothing of it is needed any more. Called after decided(). */
+	/* The pact is not needed any more. Called after decided(). */
 	void (*over)(struct lpi_pact *pact);
 	/* Results. */
 	int result;
@@ -140,7 +140,7 @@ struct lpi_pact {
 	bool is_removal;    /* it takes something away, and nothing grows */
 	uint32_t calls_cnt; /* under way */
 	void (*next)(struct lpi_pact *pact);
-	struct lp_list_node node; /* of those that wait for rooms, or of those that are stuck */
+	struct lp_list_node node; /* in the list of those that wait for rooms, or that are stuck */
 
 	struct lpi_part *parts[LPI_PACT_PARTS]; /* not cleared: part_cnt of them are there */
 };
@@ -154,9 +154,9 @@ static inline bool lpi_part_has_work(const struct lpi_part *part)
 
 /* Starts it. All fields but the pact's own are set. decided() is never called from inside. */
 void lpi_pact_start(struct lpi_pact *pact);
-/* Of one that will not go on. */
+/* Gives back the rooms of a pact that will not go on. */
 void lpi_pact_put_rooms(struct lpi_pact *pact);
-/* Those that wait for rooms go on, as far as there are some. */
+/* Pacts that wait for rooms go on, as far as there are rooms. */
 void lpi_pact_begin_waiting(struct lp_ns *ns);
 
 /* After a crash, on the participant's shard: makes or undoes the changes of a record, and removes

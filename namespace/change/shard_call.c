@@ -400,7 +400,7 @@ static void submit(struct lpi_call *call)
 	lp_store_submit(call->to->options.store, call->store_op);
 }
 
-/* Without the store. */
+/* Ends the call without the store. */
 static void refuse(struct lpi_call *call, int result)
 {
 	LP_ASSERT(call->stored == NULL);
@@ -410,8 +410,8 @@ static void refuse(struct lpi_call *call, int result)
 	lpi_call_end(call, call->store_op->result);
 }
 
-/* Gives a write from another thread a payload of this one. False, with nothing taken, when buffers
- * are short. */
+/* Copies the payload of a write from another thread into buffers of this one. False, with nothing
+ * taken, when buffers are short. */
 static bool bring(struct lpi_call *call, const struct lp_change *write)
 {
 	struct lp_ns *ns = call->to;
@@ -451,7 +451,7 @@ void lpi_call_submit(struct lpi_call *call)
 	}
 	if (call->holds && op->opcode == LP_STORE_STAT) {
 		call->has_held = lpi_opens_hold(ns->opens, op->stat.ino) == 0;
-		/* One that is being removed. */
+		/* The inode is being removed. */
 		if (!call->has_held) {
 			refuse(call, -ENOENT);
 			return;
@@ -563,7 +563,7 @@ static void brought(struct lpi_call *call)
 	call->caller_done(call);
 }
 
-/* An answer that lies in the other thread's buffers is copied; the other one may then let go. */
+/* Copies an answer in the other thread's buffers; then that thread may give them back. */
 static void bring_read(struct lpi_call *call)
 {
 	struct lp_ns *ns = call->home;

@@ -52,8 +52,8 @@ struct lpi_call {
 	struct lp_store_op *store_op;
 	void (*stored)(struct lpi_call *call); /* NULL: lpi_call_end() */
 	struct lpi_lock look;                  /* what the operation waits for */
-	bool shows_dir;    /* of a mount's look at a directory: the board is told */
-	bool doubts_attrs; /* of a lookup: something was being decided when it began */
+	bool shows_dir;    /* of a mount's STAT of a directory: the board is told */
+	bool doubts_attrs; /* of a lookup: a change was being decided when it began */
 	bool saw_ordered;  /* result: see struct lp_store_op */
 	/* See lpi_call_hold(). */
 	bool holds;
@@ -114,13 +114,13 @@ void lpi_call_submit(struct lpi_call *call);
 /* Gives back the buffers of a read that succeeded. */
 void lpi_call_end_read(struct lpi_call *call);
 
-/* Whether a sync of this shard has anything to wait for. Any thread: of whatever it has seen, or
- * heard of, the answer is right. */
+/* True if a sync of this shard has anything to wait for. Any thread: the answer holds for all
+ * changes that the caller has seen or was told of. */
 bool lpi_call_is_unsynced(const struct lp_ns *ns);
 /* On the shard's thread, in each turn. */
 void lpi_call_look_settled(struct lp_ns *ns);
 
-/* Those that found no buffers, or no space, try again. */
+/* Calls that found no buffers, or no space, try again. */
 void lpi_calls_retry(struct lp_ns *ns);
 
 static inline bool lpi_call_is_idle(const struct lpi_call *call)

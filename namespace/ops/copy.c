@@ -21,13 +21,13 @@
 #include "namespace/ops/paths.h"
 
 #define TRIES_MAX 8u /* of a source that is changed all the time */
-/* A clone looks at each leaf of its range, also of a hole. To go over so much takes it as long as
- * another step takes; so over a longer hole a step of its own is made, and the next clone begins
- * with a leaf. */
+/* A clone looks at each leaf of its range, also of a hole. To go over so much takes as long as
+ * another step. So a longer hole is skipped by a step of its own, and the next clone begins with a
+ * leaf. */
 #define HOLE_LONG   (UINT64_C(4) << 20)
 #define CLONE_FIRST (UINT64_C(256) << 10)
 
-/* Xattrs or omap values on their way. */
+/* Xattrs or omap values being copied. */
 struct lpi_copy_page {
 	struct lp_store_op list;
 	uint32_t last_len;
@@ -120,7 +120,7 @@ static void unchanged(struct lpi_job *job)
 	lpi_put_name(job, tell_copy);
 }
 
-/* All has been copied: from one and the same version. */
+/* All has been copied, from one version. */
 static void check_source(struct lpi_job *job)
 {
 	struct lp_store_op *op = lpi_job_op(job, 0);
@@ -492,7 +492,7 @@ static void move_again(struct lpi_job *job)
 static void moved(struct lpi_job *job)
 {
 	int r = job->result;
-	/* Where the walk to the new place had ended; renaming walks, too. */
+	/* The end of the walk to the new place, because the rename uses job->walk, too. */
 	job->walk.dir = job->to.dir;
 	job->walk.is_spread = job->to.dir_is_spread;
 	job->new_ino = job->entry.ino;
@@ -554,7 +554,7 @@ static void move_walk(struct lpi_job *job)
 	lpi_walk(job, job->op->copy.path, false, move_from_walked);
 }
 
-/* Into itself. */
+/* A directory cannot be moved below itself. */
 static bool is_below(struct lp_bytes path, struct lp_bytes dir)
 {
 	return path.len > dir.len && memcmp(path.data, dir.data, dir.len) == 0 &&

@@ -20,7 +20,7 @@
 
 static const uint32_t settable = LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID | LP_ATTR_ATIME |
 				 LP_ATTR_MTIME | LP_ATTR_CTIME | LP_ATTR_BTIME | LP_ATTR_FLAGS;
-/* Those that the namespace keeps for itself. */
+/* Flags that only the namespace sets. */
 static const uint32_t own_flags =
 	LP_INODE_FLAG_MADE_BY_PUT | LP_INODE_FLAG_SPREAD | LP_INODE_FLAG_SEALED;
 
@@ -40,8 +40,8 @@ static void end_stat(struct lpi_job *job)
 		stat->next(job);
 }
 
-/* A time that the only fragment has came after any that was set, which may lie in the future. One
- * that was removed, and is open, has it set without its fragment. */
+/* A time in the only fragment came after any that was set, even if the set one lies in the future.
+ * A directory that was removed, and is open, has a set time without a fragment. */
 static bool says_mtime(const struct lpi_dir_stat *stat, const struct lpi_fragment_view *fragment)
 {
 	return (stat->attrs.flags & LP_INODE_FLAG_SPREAD) == 0 && stat->attrs.nlink > 0 &&
@@ -74,7 +74,7 @@ static void fragments_known(struct lpi_job *job)
 	sum_more(job);
 }
 
-/* Some shards at a time. */
+/* Asks some shards at a time. */
 static void sum_more(struct lpi_job *job)
 {
 	struct lpi_dir_stat *stat = &job->dir_stat;
@@ -218,7 +218,7 @@ static bool sets_mode(const struct lpi_job *job)
 	return (job->op->set.mask & LP_ATTR_MODE) != 0;
 }
 
-/* Nothing but the guards of the access list and of mode and owner say any of these. */
+/* Only the guards of the access list and of mode and owner fail with these errors. */
 static bool is_other(const struct lpi_job *job, int result)
 {
 	if (rests_on_old(job) && result == -ECANCELED)
@@ -328,7 +328,7 @@ static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 	attrs->flags = own | (others & LP_INODE_FLAGS_SETTABLE & ~own_flags);
 	if ((old->flags & LP_INODE_FLAG_MADE_BY_PUT) != 0)
 		change->inode.mask |= LP_ATTR_FLAGS;
-	/* One that was removed, and is open, has no fragments any more. */
+	/* A directory that was removed, and is open, has no fragments any more. */
 	is_dir = is_dir && old->nlink > 0;
 	for (uint32_t i = 0; is_dir && sets_times(job) && i < job->ns->options.shard_cnt; i++) {
 		if (is_spread || i == lp_ino_shard(ino))

@@ -150,7 +150,7 @@ static void link_known(struct lpi_job *job)
 		lpi_entry_need_dir(job, &job->entry, lpi_names_end, link_commit);
 		return;
 	}
-	/* Without a name: one that never had any may get one, once, and stays open meanwhile. */
+	/* An inode that never had a name may get one, once, and stays open meanwhile. */
 	lpi_job_run(job, lp_ino_shard(job->op->link.ino), 0, run_pin);
 	lpi_job_wait(job, pinned);
 }
@@ -226,7 +226,7 @@ static void remove_commit(struct lpi_job *job)
 	lpi_job_commit(job, remove_done);
 }
 
-/* It is as it should be. */
+/* Checks that the inode fulfils job->removal. */
 static int check_removal(const struct lpi_job *job)
 {
 	const struct lpi_removal *removal = &job->removal;
@@ -235,7 +235,8 @@ static int check_removal(const struct lpi_job *job)
 		return -ECANCELED;
 	if (removal->only_made_by_put && (attrs->flags & LP_INODE_FLAG_MADE_BY_PUT) == 0)
 		return -EPERM;
-	/* The commit guards it; but a directory is refused for this before it is for its names. */
+	/* The commit guards this, too. For a directory it is checked here so that -EPERM comes
+	 * before -ENOTEMPTY. */
 	if ((attrs->flags & LP_INODE_FLAGS_KEEPING) != 0)
 		return -EPERM;
 	if (job->entry.type == LP_INODE_TYPE_DIR && job->dir_stat.entries_cnt > 0)

@@ -239,7 +239,7 @@ static void numbered(struct lpi_job *job)
 	lpi_job_lock(job, make_locked);
 }
 
-/* On the shard where the inode will be. */
+/* Takes a number on the shard where the inode will be. */
 static void take_number(struct lpi_job *job, struct lp_ns *ns)
 {
 	const struct lp_ns_op *op = job->op;

@@ -77,7 +77,7 @@ static void kinds_known(struct lpi_job *job)
 		}
 		bool is_spread = (ask->op.stat.attrs.flags & LP_INODE_FLAG_SPREAD) != 0;
 		lpi_dir_kind_learn(job->ns, entry->dir, is_spread);
-		/* Not from the cache, where the other one may have taken its place. */
+		/* Not from the cache, where another directory may have taken its place. */
 		entry->dir_is_spread = is_spread;
 		entry->shard_idx =
 			lpi_shard_of_entry(job->ns, entry->dir, is_spread, lpi_entry_name(entry));
@@ -147,7 +147,7 @@ static void dir_asked(struct lpi_job *job)
 	const struct lpi_job_ask *ask = &job->asks[0];
 	const struct lpi_entry *entry = job->needs_dir;
 	int r = ask->call.result;
-	/* One that was removed, and is open. */
+	/* A directory that was removed, and is open. */
 	if (r >= 0 && ask->op.stat.attrs.nlink == 0)
 		r = -ENOENT;
 	if (r == -ENOENT && job->dir_is_gone != NULL) {
@@ -251,7 +251,8 @@ static void dir_peeked(struct lpi_job *job)
 	int r = stat->result;
 	if (r == -ENOENT)
 		r = lpi_corrupt_name(stat->ino);
-	/* The commit guards it; but it is said before that there are names in it. */
+	/* The commit guards this, too. It is checked here so that -EPERM comes before
+	 * -ENOTEMPTY. */
 	if (r >= 0 && (stat->attrs.flags & LP_INODE_FLAGS_KEEPING) != 0)
 		r = -EPERM;
 	if (r >= 0 && stat->entries_cnt > 0)

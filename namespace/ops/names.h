@@ -63,13 +63,13 @@ void lpi_entry_may_lose(struct lpi_job *job, struct lpi_entry *entry, lpi_end_fn
 void lpi_dir_need(struct lpi_job *job, struct lp_ino dir, lpi_step_fn *begin, lpi_step_fn *next);
 void lpi_dir_lock(struct lpi_job *job);
 int lpi_corrupt_name(struct lp_ino ino) LP_MUST_CHECK;
-/* Changes of the entry on its shard; the directory's times are now. */
+/* Adds the entry's changes on its shard; the directory's times are set to now. */
 void lpi_entry_set_change(struct lpi_job *job, const struct lpi_entry *entry, struct lp_ino target,
 			  uint8_t type);
 void lpi_entry_remove_change(struct lpi_job *job, const struct lpi_entry *entry);
 /* Changes the link count of a directory that is not spread: it counts its subdirectories. */
 void lpi_entry_count_dir(struct lpi_job *job, const struct lpi_entry *entry, int32_t delta);
-/* A change of an inode's attributes: those in mask, and its ctime. */
+/* Adds a change of an inode's attributes: those in mask, and its ctime. */
 struct lp_change *lpi_ino_set_change(struct lpi_job *job, struct lp_ino ino, uint32_t mask);
 /* The inode gets a name there: sets its hint and its version, which begins with the ctime that is
  * returned. */
@@ -97,8 +97,9 @@ void lpi_rename(struct lpi_job *job);
 /* lpi_entry_ask() of a lookup that holds the inode it finds, before it reads the attributes. */
 void lpi_entry_ask_held(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx,
 			uint32_t stat_idx);
-/* Attributes of an inode; of a directory over all fragments. In job->dir_stat are then: result,
- * -ENOENT if it is gone; attrs; entries_cnt. With is_locked inode and fragments are the job's. */
+/* Reads attributes of an inode; of a directory over all fragments. Then job->dir_stat has: result,
+ * -ENOENT if the inode is gone; attrs; entries_cnt. With is_locked the job has the locks of inode
+ * and fragments. */
 void lpi_stat(struct lpi_job *job, struct lp_ino ino, bool is_locked, lpi_step_fn *next);
 /* The same, for a result that holds the inode if the operation asks for that: see ns.h. */
 void lpi_stat_held(struct lpi_job *job, struct lp_ino ino, lpi_step_fn *next);

@@ -22,9 +22,9 @@
 #include "namespace/ops/names.h"
 #include "namespace/ops/paths.h"
 
-/* So many new names one after the other, and the next is expected to be new, too. */
+/* After so many new names in a row, the next one is expected to be new, too. */
 #define NEW_NAMES_MIN 8u
-/* Of larger ones the data may be under way before the guards are looked at. */
+/* Larger puts: their data may be written before the guards are checked. */
 #define GUESS_BYTES_MAX LP_BUF_MEDIUM
 /* After so many commits before which the replaced file was changed, its version is no longer
  * guarded. */
@@ -91,7 +91,7 @@ static void named(struct lpi_job *job)
 	}
 	job->put.attrs.version_nr = job->pact.coordinator->op.txn.version_nr;
 	if (!is_upload(job)) {
-		/* It is new and has no holes. */
+		/* The inode is new and has no holes. */
 		if (job->pact.coordinator->op.txn.path != LP_PATH_INLINE)
 			job->put.attrs.blocks =
 				(job->op->put.length + LP_BLOCK_BYTES - 1) / LP_BLOCK_BYTES;
@@ -136,7 +136,7 @@ static void add_guards(struct lpi_job *job)
 		guard_carried(job);
 }
 
-/* An access list that the put brings is a mode as well (acl.h). */
+/* An access list that the put brings contains the mode (acl.h). */
 static uint16_t mode_of(const struct lpi_job *job)
 {
 	const struct lpi_put *put = &job->put;
@@ -165,7 +165,7 @@ static void set_version(struct lpi_job *job)
 	put->guards_version = is_asked || must_guard;
 }
 
-/* As it will be. */
+/* Sets the attributes of the object as it will be. */
 static void set_attrs(struct lpi_job *job)
 {
 	struct lpi_put *put = &job->put;
@@ -313,7 +313,7 @@ static int take_upload(struct lpi_job *job)
 {
 	if (!is_upload(job))
 		return 0;
-	/* Another one has named it. */
+	/* Another commit has given it a name. */
 	int r = job->asks[ASK_CHECK].call.result;
 	if (r >= 0)
 		r = job->asks[ASK_UPLOAD].call.result;
@@ -474,7 +474,7 @@ static void put_walked(struct lpi_job *job)
 
 void lpi_put_name(struct lpi_job *job, lpi_step_fn *next)
 {
-	/* Where nothing may be missing nothing is made. */
+	/* If the object must exist, no directory is made. */
 	bool makes_dirs =
 		job->put.condition == LP_NS_IF_ANY || job->put.condition == LP_NS_IF_ABSENT;
 	job->put.next = next;
@@ -633,7 +633,7 @@ static void data_written(struct lpi_job *job)
 		lpi_job_again(job, name_it);
 }
 
-/* Of a put that is an upload of its own. */
+/* Writes the data of a put that is an upload of its own. */
 static void write_data(struct lpi_job *job)
 {
 	job->new_ino = job->put.upload;
@@ -702,7 +702,7 @@ void lpi_begin_upload(struct lpi_job *job)
 		lpi_walk(job, job->op->put.path, false, upload_walked);
 }
 
-/* It stays open until it has a name, even if its owner closes it. */
+/* The upload stays open until it has a name, even if the client closes it. */
 static void run_pin(struct lpi_call *call)
 {
 	const struct lpi_job *job = LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job;

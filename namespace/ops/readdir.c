@@ -82,8 +82,8 @@ static void dir_known(struct lpi_job *job)
 	next_dir(job);
 }
 
-/* It could not be read before: then it is told without attributes, and there is nothing to let go
- * if it cannot be read again. */
+/* True for an inode that could not be read before. It is returned without attributes, and if it
+ * cannot be read again there is no hold to give back. */
 static bool is_unheld(const struct lpi_readdir *rd)
 {
 	return (rd->unheld >> (rd->item_idx - rd->asked_first) & 1) != 0;
@@ -157,7 +157,7 @@ static void attrs_next(struct lpi_job *job)
 
 /* --- Items ------------------------------------------------------------------------------------ */
 
-/* Keeps it if it is among the lowest. */
+/* Keeps the item if its cookie is among the lowest. */
 static void keep(struct lpi_readdir *rd, const struct lp_ns_item *item, bool has_room)
 {
 	while (item->cookie > rd->behind && item->cookie < rd->end) {
@@ -174,7 +174,8 @@ static void keep(struct lpi_readdir *rd, const struct lp_ns_item *item, bool has
 	}
 }
 
-/* Takes it if it is behind the cookie's entry; from the first that finds no room on none. */
+/* Takes the item if it is behind the cookie's entry. After the first that finds no room it takes
+ * none. */
 static void keep_by_name(struct lpi_job *job, const struct lp_ns_item *item)
 {
 	struct lpi_readdir *rd = &job->readdir;

@@ -22,7 +22,7 @@
 #define WALK_MAX  100000u /* directories above one another */
 #define TRIES_MAX 64u
 
-/* job->entry is where it comes from, job->to where it goes. */
+/* job->entry is the old name, job->to the new one. */
 
 static bool is_dir(const struct lpi_entry *entry)
 {
@@ -99,7 +99,7 @@ static void move_inode(struct lpi_job *job, const struct lpi_entry *what,
 			->guard.version_nr = shown->version_nr;
 }
 
-/* Directories that are not spread count those in them. */
+/* Directories that are not spread count their subdirectories. */
 static void count_dirs(struct lpi_job *job)
 {
 	const struct lpi_entry *from = &job->entry;
@@ -151,7 +151,7 @@ static void rename_freeze(struct lpi_job *job)
 
 static void rename_may_lose(struct lpi_job *job)
 {
-	/* A directory that has an entry is there. */
+	/* A directory that has an entry exists. */
 	if (is_same_dir(job))
 		rename_freeze(job);
 	else if (job->to.ino.nr != 0)
@@ -211,7 +211,8 @@ static void gone_known(struct lpi_job *job)
 	if (r >= 0 && job->rename_if == LP_NS_IF_VERSION &&
 	    job->gone_attrs.version_nr != job->rename_version_nr)
 		r = -ECANCELED;
-	/* The commit guards it; but it is said before that there are names in it. */
+	/* The commit guards this, too. It is checked here so that -EPERM comes before
+	 * -ENOTEMPTY. */
 	if (r >= 0 && (job->gone_attrs.flags & LP_INODE_FLAGS_KEEPING) != 0)
 		r = -EPERM;
 	if (r >= 0 && is_dir(&job->to) && job->dir_stat.entries_cnt > 0)
@@ -279,7 +280,7 @@ static void lock_inodes(struct lpi_job *job)
 
 /* --- Up the tree ------------------------------------------------------------------------------ */
 
-/* From walk.dir to the root: new_ino, which moves, must not be met. */
+/* Walks from walk.dir to the root; it must not meet new_ino, the moved directory. */
 static void walk_up(struct lpi_job *job);
 
 static void begin_walk(struct lpi_job *job, const struct lpi_entry *what,
@@ -373,7 +374,8 @@ static int check_found(const struct lpi_job *job)
 		return to->ino.nr == 0 ? -ENOENT : 0;
 	if (to->ino.nr == 0 || to->ino.nr == from->ino.nr)
 		return 0;
-	/* Its own directory, which has the entry: all of it is never locked beside that. */
+	/* The target is the parent of the moved entry. Its whole fragment is never locked together
+	 * with one of its names. */
 	if (is_dir(to) && to->ino.nr == from->dir.nr)
 		return -ENOTEMPTY;
 	if (is_dir(from) && !is_dir(to))
@@ -381,7 +383,7 @@ static int check_found(const struct lpi_job *job)
 	return !is_dir(from) && is_dir(to) ? -EISDIR : 0;
 }
 
-/* Two names of one thing: nothing happens, if it is as it was to be. */
+/* Both names lead to one inode: nothing happens, if the state is as required. */
 static void same_known(struct lpi_job *job)
 {
 	int r = job->dir_stat.result;

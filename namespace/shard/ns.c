@@ -31,7 +31,7 @@ static lpi_begin_fn *const begin[LP_NS_OPCODE_CNT] = {
 
 /* --- Operations on one inode ------------------------------------------------------------------ */
 
-/* Changes that names and link counts do not depend on. */
+/* True for changes on which names and link counts do not depend. */
 static bool is_own_change(const struct lp_ns *ns, const struct lp_change *change)
 {
 	switch (change->type) {
@@ -187,7 +187,7 @@ bool lp_ns_asks_first(const struct lp_ns_op *op)
 	return op->opcode != LP_NS_STORE || lpi_txn_may_own(&op->store.op);
 }
 
-/* Something that a directory may have, and that is not refused. */
+/* True for a change that a directory may have, and that is not refused. */
 static bool may_own(const struct lp_ns *ns, const struct lp_ns_op *op)
 {
 	return op->opcode == LP_NS_STORE && lp_ns_asks_first(op) &&
@@ -199,7 +199,7 @@ static void begin_refused(struct lpi_job *job)
 	lpi_job_fail(job, -EINVAL);
 }
 
-/* False when there is nothing left to begin it with. */
+/* False when no job or call is left for it. */
 static bool begin_one(struct lp_ns *ns, struct lp_ns_op *op)
 {
 	lpi_begin_fn *first = begin[op->opcode];
@@ -225,7 +225,7 @@ static bool begin_one(struct lp_ns *ns, struct lp_ns_op *op)
 
 static void check_stopped(struct lp_ns *ns);
 
-/* Those that may go on, or have to go, wait with the others from now on. */
+/* Moves operations that may go on, or must be refused, into the other queue. */
 static void pass_notice_queue(struct lp_ns *ns)
 {
 	struct lp_ns_op *op = NULL;
@@ -237,13 +237,13 @@ static void pass_notice_queue(struct lp_ns *ns)
 	}
 }
 
-/* Nothing that it waits for comes back: neither a job nor, if it needs none, a call. */
+/* True if neither a job nor, if it needs none, a call will be given back. */
 static bool waits_for_ever(const struct lp_ns *ns)
 {
 	return lpi_ns_has_lost_jobs(ns) && lp_pool_free_cnt(ns->calls) > 0;
 }
 
-/* Those that wait, as far as it goes; or, when the namespace stops, all of them are refused. */
+/* Begins waiting operations as far as possible. When the namespace stops, refuses all of them. */
 static void run_queue(struct lp_task *task)
 {
 	struct lp_ns *ns = LP_CONTAINER_OF(task, struct lp_ns, queue_task);
@@ -295,7 +295,8 @@ static void check_stopped(struct lp_ns *ns)
 		return;
 	if (!ns->is_arriving) {
 		ns->is_arriving = true;
-		/* Others may still ask this shard for something: until they are as far. */
+		/* Other shards may still ask this shard for something until they have arrived,
+		 * too. */
 		lpi_call_start(ns, 0, &ns->stop_call);
 	} else if (ns->has_arrived) {
 		ns->state = LPI_NS_STOPPED;

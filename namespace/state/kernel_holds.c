@@ -133,7 +133,7 @@ void lpi_held_add(struct lpi_held *held, struct lp_ino ino)
 	slot->count++;
 }
 
-/* Those behind it, up to the next empty one, come nearer to where they belong. */
+/* Moves the entries behind it, up to the next empty slot, closer to their own slots. */
 static void take_out(struct piece *piece, struct slot *slot)
 {
 	uint32_t mask = piece->slot_cnt - 1;
@@ -164,7 +164,7 @@ bool lpi_held_drop(struct lpi_held *held, struct lp_ino ino, uint64_t count)
 	take_out(piece, slot);
 	held->stats.inodes--;
 	(void)atomic_fetch_sub_explicit(&held->marks[mark_of(ino.nr)], 1, memory_order_relaxed);
-	/* Without memory for a smaller one it stays as it is. */
+	/* Without memory for a smaller table it stays as it is. */
 	if (piece->slot_cnt > SLOTS_MIN && piece->used < piece->slot_cnt / 8)
 		(void)resize(held, piece, piece->slot_cnt / 4);
 	return true;

@@ -150,7 +150,7 @@ static void wait_at(struct lpi_locks *locks, struct lpi_lock_entry *entry, struc
 	lpi_lock_queue_push_back(&entry->waiting, lock);
 }
 
-/* Never to be held. It is in no queue; a name gives back its hold on its directory. */
+/* Refuses a lock, which is in no queue. A name gives back its hold on its directory. */
 static bool refuse(struct lpi_lock *lock, bool shares)
 {
 	if (shares && lock->fragment != NULL)
@@ -161,7 +161,7 @@ static bool refuse(struct lpi_lock *lock, bool shares)
 	return true;
 }
 
-/* The lock's own entry, after its directory's if it is a name. */
+/* Enters the lock's own entry, after its directory's if it is a name. */
 static bool enter_own(struct lpi_locks *locks, struct lpi_lock *lock)
 {
 	uint64_t hash = lock->kind == LPI_LOCK_NAME ? lock->hash : 0;

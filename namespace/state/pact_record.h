@@ -41,7 +41,7 @@ void lpi_pact_key(uint64_t txid, uint8_t ret_key[LPI_PACT_KEY_BYTES]);
 /* -EUCLEAN. */
 int lpi_pact_key_parse(struct lp_bytes key, uint64_t *ret_txid) LP_MUST_CHECK;
 
-/* Writes at most LPI_PACT_RECORD_BYTES_MAX; returns how many. Guards are left out. */
+/* Writes at most LPI_PACT_RECORD_BYTES_MAX bytes; returns how many. Guards are left out. */
 size_t lpi_pact_record_encode(const struct lpi_pact_record *record, uint64_t txid, uint8_t *buf);
 int lpi_pact_record_decode(struct lp_bytes value, uint64_t txid, uint32_t shard_cnt,
 			   struct lpi_pact_decoded *ret) LP_MUST_CHECK;
