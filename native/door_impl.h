@@ -33,7 +33,7 @@
 #define LPI_OPEN_BUCKETS     4096u
 #define LPI_PIECES           64u /* beyond the one of each request */
 #define LPI_OPENS_FEW        16u /* open objects: a connection with fewer counts as if none */
-#define LPI_OPCODES        96u
+#define LPI_OPCODES          96u
 /* While others wait for something that a client holds, it may be silent this long in the middle of
  * a message or reply. */
 #define LPI_STARVED_NS (2 * LP_NS_PER_S)
