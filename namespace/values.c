@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who asks is the owner of what is made. Of other operations it is not looked at: the kernel of a
- * mount need not say who asks for what makes nothing, and says 0xffffffff then. */
+/* op->who owns the inodes that an operation makes. Other operations do not use it: a mount's kernel
+ * need not name the user then, and passes 0xffffffff. */
 #include "namespace/values.h"
 
 #include "store/attrs.h"

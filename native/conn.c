@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receiving. A message is taken as it comes: its header into the connection, then meta, checksums
- * and data each into the request that the header makes. So nothing that was received lies around
- * but the few bytes of a header; of data there is one copy, or none where it is received into its
- * place.
+/* Receiving. A message is taken as its bytes arrive. The header is copied into the connection;
+ * meta, checksums and data are copied into the request that the header makes. So only the few bytes
+ * of a header are buffered elsewhere. Data is copied once, or not at all where it is received into
+ * its place.
  *
  *   HEADER -> (a request, within credits) -> REST -> DATA -> lpi_request_begin() -> HEADER
  *
- * A receive is made only when the socket has something (a poll on the ring says so), into the data
- * that is awaited and then the door's receive buffer. When a step needs what is not there (credits,
- * a request, buffers) the rest of what was received is set aside, and nothing more is received
- * before that is gone: the kernel's buffer fills, and the client stops. */
+ * A receive is made only when the socket has something (a poll on the ring says so), into the
+ * buffers of the awaited data and then the door's receive buffer. If a step lacks credits, a
+ * request or buffers, the rest of the received bytes is set aside. Nothing more is received before
+ * these are taken, so the kernel's buffer fills and the client stops. */
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -28,29 +28,30 @@ static void throttle(struct lpi_conn *conn, enum lpi_throttle why)
 	struct lp_door *door = conn->door;
 	conn->throttle = why;
 	door->stats.throttled++;
-	/* That is by what it has itself. */
+	/* The connection waits for its own requests only. */
 	if (why == LPI_THROTTLE_CREDITS) {
 		conn->throttled_ns = 0;
 		return;
 	}
-	/* It may be tried many times: since the first it waits for others. */
+	/* It may be tried many times; it waits for others since the first. */
 	if (conn->throttled_ns == 0)
 		conn->throttled_ns = lpi_door_now_ns(door);
 	conn->waits_for_own = why == LPI_THROTTLE_USER;
-	/* These are set going by what their user gives back, and are in nobody else's way. */
+	/* Such a connection goes on when its user gives something back, and does not count as
+	 * starved. */
 	if (why == LPI_THROTTLE_USER) {
 		lpi_throttled_list_push_back(&door->capped, conn);
 		conn->user->waiting_cnt++;
 		return;
 	}
 	lpi_throttled_list_push_back(&door->throttled, conn);
-	/* Nobody tells when a buffer comes back. */
+	/* The pool does not report when a buffer is given back. */
 	if (why == LPI_THROTTLE_BUFFERS && !lp_timer_is_armed(&door->retry))
 		lp_timer_start(door->options.reactor, &door->retry,
 			       lpi_door_now_ns(door) + LP_NS_PER_MS);
 }
 
-/* By a limit of all users together, or of its own. */
+/* Throttled by a limit of all users together, or of its own user. */
 static void throttle_for(struct lpi_conn *conn, enum lpi_quota_kind kind,
 			 enum lpi_quota_verdict verdict, enum lpi_throttle why)
 {
@@ -59,7 +60,8 @@ static void throttle_for(struct lpi_conn *conn, enum lpi_quota_kind kind,
 	throttle(conn, verdict == LPI_QUOTA_OWN ? LPI_THROTTLE_USER : why);
 }
 
-/* Before what came is looked at: where a message begins in it, or ends, its pace begins anew. */
+/* Called before the received bytes are parsed: the pace begins anew where a message begins or ends
+ * in them. */
 static void keep_pace(struct lpi_conn *conn, uint64_t bytes)
 {
 	bool is_amid = conn->head_bytes > 0 || conn->state == LPI_CONN_GREETING;
@@ -93,7 +95,7 @@ void lpi_conn_part(struct lpi_conn *conn, int err, const char *why)
 /* --- Parts of a message -------------------------------------------------------------------------
  */
 
-/* How much of a part that is not yet full comes from what was received. */
+/* Copies received bytes into an incomplete part; returns how many. */
 static uint32_t copy_part(uint8_t *to, uint32_t *have, uint32_t want, const uint8_t *bytes,
 			  uint32_t len)
 {
@@ -104,8 +106,8 @@ static uint32_t copy_part(uint8_t *to, uint32_t *have, uint32_t want, const uint
 	return take;
 }
 
-/* Whether the message, whose header is in the connection, is one that may be: what is wrong with it
- * alone refuses the request and not the connection. */
+/* Checks the header in the connection. An error of this message alone refuses the request, not the
+ * connection. */
 static void check_request(struct lpi_conn *conn, struct lpi_request *request)
 {
 	const struct lp_wire_header *header = &request->header;
@@ -130,9 +132,9 @@ static void check_request(struct lpi_conn *conn, struct lpi_request *request)
 static bool is_within_credits(const struct lpi_conn *conn)
 {
 	const struct lp_door *door = conn->door;
-	/* As many as are left for the others, and the last of them only for who has none: whoever
-	 * comes next finds a request, and need not wait until those who read nothing are closed.
-	 */
+	/* A connection may have as many as are left for the others, and the last quarter is only
+	 * for connections that have none. So the next one finds a request, and need not wait until
+	 * clients that read nothing are closed. */
 	uint32_t left = door->options.requests_max - door->under_way;
 	uint32_t more_than = LP_MAX(conn->under_way, door->options.requests_max / 4);
 	if (conn->under_way >= conn->credits || (conn->under_way > 0 && left <= more_than))
@@ -141,7 +143,7 @@ static bool is_within_credits(const struct lpi_conn *conn)
 	       conn->under_way_bytes + conn->header.data_bytes <= door->options.credit_bytes_max;
 }
 
-/* Buffers for meta and checksums, by what the header says: all of them, or none. */
+/* Takes the buffers for meta and checksums that the header asks for: all of them, or none. */
 static bool take_rest_bufs(struct lpi_request *request, uint32_t meta_bytes, uint32_t crc_bytes)
 {
 	struct lp_bufs *bufs = request->door->options.bufs;
@@ -164,12 +166,12 @@ static uint32_t buf_bytes(uint32_t bytes)
 	return bytes == 0 ? 0 : lp_buf_size(bytes);
 }
 
-/* Room for meta and checksums; and the share of what it will need besides, for then it waits here
- * and does not have to be refused. */
+/* Takes memory for meta and checksums, and for what the operation will need later. So the request
+ * waits here if there is too little, and need not be refused later. */
 static bool take_rest(struct lpi_conn *conn, struct lpi_request *request)
 {
 	uint32_t meta_bytes = request->header.meta_bytes;
-	/* One for each piece, also when the client makes none: they are made here. */
+	/* One for each piece. For a client that sends none they are computed here. */
 	uint32_t crc_cnt = lp_wire_piece_cnt(request->header.offset, request->header.data_bytes);
 	uint32_t crc_bytes = crc_cnt > LPI_CRCS_INLINE ? crc_cnt * 4 : 0;
 	if (meta_bytes <= LPI_META_INLINE)
@@ -196,7 +198,7 @@ static bool take_rest(struct lpi_conn *conn, struct lpi_request *request)
 	return true;
 }
 
-/* A request for the header in the connection. False: not now. */
+/* Takes a request for the header in the connection. False: there is none now. */
 static bool take_request(struct lpi_conn *conn)
 {
 	if (!is_within_credits(conn)) {
@@ -220,7 +222,7 @@ static bool take_request(struct lpi_conn *conn)
 	return true;
 }
 
-/* It needs no request, and no credit. */
+/* A notice needs no request and no credit. */
 static bool take_notice(struct lpi_conn *conn)
 {
 	const struct lp_wire_header *header = &conn->header;
@@ -277,19 +279,19 @@ static bool check_rest(struct lpi_conn *conn, struct lpi_request *request)
 	return true;
 }
 
-/* All buffers that the data will fill, so that nobody waits for one with others in his hand. Blocks
- * of the object's grid lie on pages, as devices want it. False: throttled. */
+/* Takes all buffers for the data at once, so that no request waits for one while it holds others.
+ * Blocks of the object's grid lie on pages, as devices want it. False: throttled. */
 static bool take_segs(struct lpi_conn *conn, struct lpi_request *request)
 {
 	struct lp_door *door = conn->door;
 	uint32_t left = request->header.data_bytes;
 	uint32_t skip = request->header.offset % LP_WIRE_BLOCK_BYTES;
-	/* Of the room some is for small data: it does not wait for large data that does not come.
-	 */
+	/* A quarter of the room is for small data, which so does not wait behind large data that is
+	 * not sent. */
 	uint64_t room = door->receiving_bytes_max;
 	if (left > LPI_SMALL_BYTES)
 		room -= room / 4;
-	/* What its other requests bring counts as had, also when it is at work by now. */
+	/* Data of the connection's other requests counts, also when they are already at work. */
 	uint64_t has = conn->under_way_bytes - left;
 	enum lpi_quota_verdict verdict =
 		lpi_quota_ask(&door->quota, conn->user, LPI_QUOTA_COMING, has, left);
@@ -393,7 +395,7 @@ static void data_came(struct lpi_conn *conn, uint32_t bytes)
 		lpi_request_check(request);
 }
 
-/* Where data goes on: the parts of the segments that are not filled. */
+/* The parts of the segments that are not filled yet. */
 static uint32_t unfilled(const struct lpi_request *request, struct iovec *ret_iovs)
 {
 	uint32_t skip = request->received;
@@ -414,7 +416,7 @@ static uint32_t receive_data(struct lpi_conn *conn, const uint8_t *bytes, uint32
 	struct lpi_request *request = conn->coming;
 	struct iovec iovs[LPI_DATA_SEGS];
 	uint32_t used = LP_MIN(len, request->header.data_bytes - request->received);
-	/* Of a refused request it is only read. */
+	/* The data of a refused request is only read. */
 	if (request->refused != 0) {
 		data_came(conn, used);
 		return used;
@@ -437,20 +439,20 @@ static uint32_t receive_header(struct lpi_conn *conn, const uint8_t *bytes, uint
 	uint32_t used = copy_part(conn->head, &conn->head_bytes, LP_WIRE_HEADER_SIZE, bytes, len);
 	if (conn->head_bytes < LP_WIRE_HEADER_SIZE || !take_header(conn))
 		return used;
-	/* One that has nothing more. */
+	/* A message that ends with its header. */
 	if (lp_wire_rest_bytes(&conn->header) == 0)
 		(void)receive_rest(conn, conn->head, 0);
 	return used;
 }
 
-/* Takes what it can; returns how much. */
+/* Takes as many of the bytes as it can; returns how many. */
 static uint32_t consume(struct lpi_conn *conn, const uint8_t *bytes, uint32_t len)
 {
 	uint32_t at = 0;
 	while (at < len && lpi_conn_may_read(conn)) {
 		switch (conn->part) {
 		case LPI_PART_HEADER:
-			/* A header that is whole waited for credits or a request. */
+			/* A complete header waited for credits or a request. */
 			at += receive_header(conn, bytes + at, len - at);
 			break;
 		case LPI_PART_REST:
@@ -464,8 +466,7 @@ static uint32_t consume(struct lpi_conn *conn, const uint8_t *bytes, uint32_t le
 	return at;
 }
 
-/* --- What is set aside --------------------------------------------------------------------------
- */
+/* --- The stash -------------------------------------------------------------------------------- */
 
 static void set_aside(struct lpi_conn *conn, const uint8_t *bytes, uint32_t len)
 {
@@ -486,8 +487,8 @@ void lpi_conn_keep_stash(struct lpi_conn *conn, uint8_t *stash, uint32_t bytes)
 	lpi_conn_force(conn, LPI_QUOTA_STASH, bytes);
 }
 
-/* What it receives may have to be set aside: when too much of others is, its user's or of all, it
- * goes on in sips. */
+/* Received bytes may have to be stashed. If the user's stashes, or all stashes, are at their limit,
+ * it receives LPI_SIP_BYTES at a time. */
 static uint32_t scratch_bytes(struct lpi_conn *conn)
 {
 	struct lp_door *door = conn->door;
@@ -521,7 +522,7 @@ static void leave(struct lpi_conn *conn, const uint8_t *bytes, uint32_t len)
 	lpi_conn_end(conn);
 }
 
-/* What the connection does with bytes that have come, and with those that it cannot take now. */
+/* Takes received bytes, and stashes those that cannot be taken now. */
 static void take_bytes(struct lpi_conn *conn, const uint8_t *bytes, uint32_t len)
 {
 	uint32_t used = consume(conn, bytes, len);
@@ -553,7 +554,7 @@ static bool take_stash(struct lpi_conn *conn)
 /* --- One receive --------------------------------------------------------------------------------
  */
 
-/* Of what came the awaited data was received into its place. */
+/* The first direct_bytes of the received bytes are already in the data's buffers. */
 static void sort_received(struct lpi_conn *conn, uint32_t direct_bytes, uint32_t bytes)
 {
 	uint32_t placed = LP_MIN(direct_bytes, bytes);
@@ -575,7 +576,7 @@ static void heard(struct lp_io *io)
 {
 	struct lpi_conn *conn = LP_CONTAINER_OF(io, struct lpi_conn, poll_io);
 	ssize_t n = recv(conn->fd, conn->door->scratch, LPI_SCRATCH_BYTES, MSG_DONTWAIT);
-	/* Its end is as good. */
+	/* The end of its stream counts, too. */
 	if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 		conn->is_heard = true;
 	else
@@ -621,7 +622,7 @@ void lpi_conn_receive(struct lpi_conn *conn)
 		keep_pace(conn, (uint64_t)n);
 		sort_received(conn, direct_bytes, (uint32_t)n);
 	} else if (n == 0) {
-		/* It may still read what it has asked for. */
+		/* The client may still read the answers to its requests. */
 		conn->at_end = true;
 		lpi_conn_finish(conn);
 	} else if (errno != EAGAIN && errno != EINTR) {

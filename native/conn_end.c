@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a connection has open, and its end (which begins in conn_turn.c).
+/* Opens of a connection, and its end (which begins in conn_turn.c).
  *
- *   PARTING   what is under way is answered and sent
+ *   PARTING   requests under way are answered, and the answers sent
  *   ENDING    the socket is shut: the kernel gives back the poll and the send; requests that are at
  *             work come to their end, without an answer
- *   CLOSING   what it had open is closed, one inode after the other; then it is freed
+ *   CLOSING   its open inodes are closed, one after the other; then it is freed
  *
- * Steps from one to the next are taken in the door's flush only, so that nobody who holds a
- * connection finds it gone. */
+ * Steps from one to the next are taken in the door's flush only, so that no other function that has
+ * a pointer to a connection finds it freed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -138,7 +138,7 @@ static void free_conn(struct lpi_conn *conn)
 static void gave_back(struct lp_ns_op *op)
 {
 	struct lpi_conn *conn = LP_CONTAINER_OF(op, struct lpi_conn, close_op);
-	/* That the device failed others will notice: there is nobody left to tell. */
+	/* A failed device is reported elsewhere: this client is gone. */
 	conn->is_giving_back = false;
 }
 
@@ -180,8 +180,8 @@ static void check_ending(struct lpi_conn *conn)
 	conn->state = LPI_CONN_CLOSING;
 }
 
-/* Who was turned away before he had said a word would find his socket closed when he does, and not
- * look for the answer. */
+/* If the socket were closed before a client that was turned away has sent its hello, the client
+ * would get an error from sending and not read the answer. */
 static bool is_lingering(const struct lpi_conn *conn)
 {
 	return conn->is_turned_away && !conn->is_heard && !conn->door->is_stopping &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a connection and its requests hold is taken and given back: of its user's share (quota.h),
- * and of the door's room for meta. Who waits for what is given back may go on. */
+/* A connection and its requests take and give back parts of their user's share (quota.h) and of the
+ * door's memory for meta. When something is given back, a connection that waits for it may go
+ * on. */
 #include "base/log.h"
 #include "native/door_impl.h"
 
@@ -39,7 +40,7 @@ void lpi_conn_force(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t am
 	lpi_quota_take(&conn->door->quota, conn->user, kind, amount);
 }
 
-/* Mostly it is the first: few users are at their limits. */
+/* Usually the first one: few users are at their limits. */
 static struct lpi_conn *first_capped(struct lp_door *door, const struct lpi_quota_user *user)
 {
 	struct lpi_conn *conn = NULL;
@@ -74,8 +75,9 @@ void lpi_conn_give_place(struct lpi_conn *conn)
 /* --- Room for meta ------------------------------------------------------------------------------
  */
 
-/* As with requests the last quarter is for who has none yet, and nobody has more than is left for
- * the others: who reads no answers leaves room for theirs (door D3). */
+/* As with requests, the last quarter is for connections that hold nothing yet, and no connection
+ * gets more than it leaves to the others. So a client that does not read its answers leaves memory
+ * for those of others (door D3). */
 enum lpi_quota_verdict lpi_request_hold(struct lpi_request *request, uint32_t bytes)
 {
 	struct lpi_conn *conn = request->conn;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sending. Replies queue up during a turn (conn_turn.c); when the next begins, all that is queued
- * goes in one send, one at a time on each socket. A reply is gone when the kernel has all of it. */
+/* Sending. Replies queue up during a turn (conn_turn.c); when the next begins, all queued replies
+ * of a socket go in one send, one send at a time. A reply is done when the kernel has all of it. */
 #include <liburing.h>
 
 #include "native/door_impl.h"
@@ -20,9 +20,9 @@ void lpi_conn_drop_replies(struct lpi_conn *conn)
 
 /* --- Signs ------------------------------------------------------------------------------------ */
 
-/* A client waits for an answer only so long. What takes longer tells him that it goes on, as long
- * as it does: nothing else could tell it from what hangs. One sign at a time: who reads none gets
- * no more. */
+/* A client waits only a limited time for an answer. While a long request progresses, signs tell the
+ * client so; otherwise it could not tell it from one that hangs. One sign is under way at a time,
+ * so a client that reads none gets no more. */
 static void give_sign(struct lpi_request *request)
 {
 	uint64_t now_ns = lpi_door_now_ns(request->door);
@@ -31,7 +31,7 @@ static void give_sign(struct lpi_request *request)
 	if (request->sign.is_out || steps == request->sign.steps || now_ns - since_ns < LPI_SIGN_NS)
 		return;
 	struct lpi_piece *piece = lpi_piece_new(request);
-	if (piece == NULL) /* others have them; soon it is tried again */
+	if (piece == NULL) /* none is left; it is tried again at the next tick */
 		return;
 	request->sign.steps = steps;
 	request->sign.at_ns = now_ns;
@@ -58,7 +58,8 @@ void lpi_sent_sign(struct lpi_request *request, struct lpi_piece *piece)
 		lpi_piece_free(piece);
 		request->sign.is_out = false;
 	}
-	/* A client that has gone may have had the end dropped while a sign was being sent. */
+	/* If the client is gone, the last reply may have been dropped while a sign was being
+	 * sent. */
 	if (request->sign.is_end && !request->sign.is_out)
 		lpi_request_end(request);
 }
@@ -70,10 +71,10 @@ struct gather {
 	struct lpi_conn *conn;
 	uint32_t cnt;
 	uint64_t bytes;
-	uint64_t skip; /* of what was sent already */
+	uint64_t skip; /* bytes of these that were sent already */
 };
 
-/* False: full. */
+/* False: the vectors are full. */
 static bool add(struct gather *gather, uint8_t *data, uint32_t len)
 {
 	struct iovec *last = gather->cnt > 0 ? &gather->conn->iovs[gather->cnt - 1] : NULL;

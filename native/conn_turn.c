@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a connection has its turn: to be read from, to be sent to, to be looked at because it ends.
- * Here it only gets into the door's lists, or its socket is polled; what is done then is above
- * (conn.c, conn_send.c, conn_end.c), when the door comes to it. */
+/* When a connection has its turn: for a receive, for a send, or to be ended. These functions only
+ * put it into the door's lists, or poll its socket. The work itself is done above (conn.c,
+ * conn_send.c, conn_end.c) when the door comes to it. */
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -24,8 +24,8 @@ static void polled(struct lp_io *io)
 	lpi_conn_go_on(conn);
 }
 
-/* What a throttle held up and no byte will set going: a header that is whole, a message without
- * meta. */
+/* True for a complete header, or a message without meta, that a throttle held up: no new byte will
+ * wake the connection. */
 bool lpi_conn_is_held_up(const struct lpi_conn *conn)
 {
 	if (conn->part == LPI_PART_HEADER)
@@ -48,7 +48,7 @@ void lpi_conn_go_on(struct lpi_conn *conn)
 	if (!lpi_conn_may_read(conn) || lpi_ready_list_is_linked(conn) ||
 	    !lp_io_is_idle(&conn->poll_io))
 		return;
-	/* A poll tells of bytes only (door D10). */
+	/* A poll reports only bytes in the socket (door D10). */
 	if (conn->stash != NULL || !conn->read_all || lpi_conn_is_held_up(conn)) {
 		make_ready(door, conn);
 		return;
@@ -79,7 +79,7 @@ void lpi_conn_unthrottle(struct lpi_conn *conn)
 {
 	lpi_conn_leave_throttled(conn);
 	conn->throttle = LPI_THROTTLE_NONE;
-	/* It was not the client that kept silent. */
+	/* The door did not read, so the client was not silent. */
 	conn->progress_ns = lpi_door_now_ns(conn->door);
 	lpi_conn_begin_pace(conn);
 	lpi_conn_go_on(conn);
@@ -126,7 +126,8 @@ void lpi_conn_end(struct lpi_conn *conn)
 	if (conn->state >= LPI_CONN_ENDING)
 		return;
 	conn->state = LPI_CONN_ENDING;
-	/* Polls and sends that are under way come back. What it says is of no use. */
+	/* Polls and sends that are under way complete. The result of the shutdown does not
+	 * matter. */
 	if (conn->fd >= 0)
 		(void)shutdown(conn->fd, SHUT_RDWR);
 	expect_end(conn);

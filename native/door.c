@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door as a source of its reactor: at a turn's beginning all that is queued is sent, and what
- * has ended is cleared away; in it, connections that have something are read from, one after the
- * other.
+/* The door as a source of its reactor: at a turn's beginning queued replies are sent and ended
+ * connections are freed. During the turn, connections with bytes to read are read from, one after
+ * the other.
  *
- * A tick tells clients that what they wait for goes on. And it looks after clients that keep silent
- * in the middle of something: they have send_timeout_ns, or much less while somebody waits for what
- * they hold. */
+ * A tick tells clients that their long requests progress. It also ends clients that are silent in
+ * the middle of a message or reply: after send_timeout_ns, or much sooner while others wait for
+ * something that they hold. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -19,8 +19,8 @@
 #define REQUESTS_LIMIT   (1u << 16)
 #define OPENS_MAX        16384u
 #define SHARE_PERCENT    50u
-/* Who was refused asks again: so long it is as if he waited, which is as long as it takes to find
- * out who is silent. */
+/* A refused client asks again. For this time it counts as waiting, which is long enough to find out
+ * which client is silent. */
 #define REFUSED_NS (2 * LPI_STARVED_NS)
 
 /* --- The turn -----------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ static void pump(struct lp_door *door)
 	struct lpi_request *request = NULL;
 	lpi_wait_list_init(&waiting);
 	lpi_wait_list_splice_back(&waiting, &door->short_of_room);
-	/* Whoever finds no room yet is in the door's list again, in the same order. */
+	/* A request that finds no room yet is put into the door's list again, in the same order. */
 	while ((request = lpi_wait_list_pop_front(&waiting)) != NULL)
 		request->opcode->pump(request);
 }
@@ -59,15 +59,15 @@ static void flush_door(struct lp_source *source)
 		pump(door);
 	LP_LIST_FOREACH_SAFE (lpi_end_list, &door->ending, conn, next)
 		lpi_conn_check_end(conn);
-	/* Last: the others may queue replies, and nothing is looked at again before the thread
-	 * sleeps. */
+	/* Last, because the others may queue replies, and the lists are not looked at again before
+	 * the thread sleeps. */
 	while ((conn = lpi_send_list_pop_front(&door->sendable)) != NULL) {
 		if (lpi_conn_is_alive(conn))
 			lpi_conn_send(conn);
 	}
 }
 
-/* Has no other use than that the turn goes on to the sources. */
+/* Only makes the turn go on to the sources. */
 static void kicked(struct lp_task *task)
 {
 	(void)task;
@@ -81,14 +81,14 @@ static bool is_starved(const struct lp_door *door)
 	uint64_t now = lpi_door_now_ns(door);
 	const struct lpi_conn *conn = NULL;
 	const struct lpi_request *request = lpi_wait_list_first(&door->short_of_room);
-	/* Whoever has too many replies of his own is in nobody's way. */
+	/* A request that waits because its own connection has too many replies does not count. */
 	bool is_full = request != NULL &&
 		       lpi_conn_reply_room(request->conn, LP_WIRE_PIECE_MAX) < LP_WIRE_PIECE_MAX;
 	if (is_full && now - request->waits_ns > LPI_PATIENCE_NS)
 		return true;
 	if (door->refused_ns != 0 && now - door->refused_ns < REFUSED_NS)
 		return true;
-	/* Not by the list of the throttled ones: just now they may be trying again. */
+	/* Not by the list of throttled connections, because they may be trying again just now. */
 	LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {
 		if (conn->throttled_ns != 0 && !conn->waits_for_own &&
 		    now - conn->throttled_ns > LPI_PATIENCE_NS)
@@ -97,7 +97,8 @@ static bool is_starved(const struct lp_door *door)
 	return false;
 }
 
-/* While somebody is starved, whoever it is or of the same user, and has been for as long. */
+/* True if since_ns is more than LPI_STARVED_NS ago, and a connection, any one or one of the same
+ * user, has been starved for as long. */
 static bool is_too_slow(const struct lpi_conn *conn, uint64_t since_ns)
 {
 	uint64_t starved_ns = conn->door->starved_ns;
@@ -216,13 +217,13 @@ static void set_defaults(struct lp_door_options *options)
 	options->credit_bytes_max = LP_MIN(options->credit_bytes_max, (uint64_t)UINT32_MAX);
 }
 
-/* Often enough that nobody is silent for much longer than he may. */
+/* Often enough that no client is silent for much longer than allowed. */
 static void set_tick(struct lp_door *door)
 {
 	door->tick_ns = LP_MIN(door->options.send_timeout_ns / 4, LP_NS_PER_S / 2);
 }
 
-/* Of its own part of the buffers: the doors of a thread have one region. */
+/* Bounds within its own part of the buffers: the doors of a thread share one region. */
 static void set_bounds(struct lp_door *door)
 {
 	struct lp_bufs_stats bufs;
@@ -230,7 +231,7 @@ static void set_bounds(struct lp_door *door)
 	uint64_t bytes = bufs.region_bytes;
 	if (door->options.bufs_bytes != 0)
 		bytes = LP_MIN(bytes, door->options.bufs_bytes);
-	/* What is set aside is for what these requests lead to. */
+	/* The reserved part is for the work that these requests cause. */
 	bytes -= bytes * (bufs.reserved_bytes >> 20) / (bufs.region_bytes >> 20);
 	door->receiving_bytes_max = bytes / 2;
 	door->reply_bytes_max = bytes / 2;
@@ -528,7 +529,7 @@ uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, u
 	return lp_slow_read(&door->slow, ret, max);
 }
 
-/* --- What is under way ------------------------------------------------------------------------ */
+/* --- Requests under way ----------------------------------------------------------------------- */
 
 static const char *waits_for(const struct lpi_request *request)
 {

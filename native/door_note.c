@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the door notes of its requests: how many ended and how, how long they took, which were the
- * slowest, and that somebody was refused. */
+/* Statistics of the door's requests: how many ended and how, how long they took, which were the
+ * slowest, and when one was refused for lack of buffers. */
 #include <stdio.h>
 
 #include "native/door_impl.h"
@@ -23,7 +23,7 @@ void lpi_request_tell_object(const struct lpi_request *request, char *ret, size_
 			       (const char *)ref->path.data + skip);
 }
 
-/* The state that it is in is the last: it is about to be sent. */
+/* The current state is the last: the reply is about to be sent. */
 static void note_states(const struct lpi_request *request, uint64_t now_ns, uint64_t *ret_ns)
 {
 	memcpy(ret_ns, request->state_ns, sizeof(request->state_ns));
@@ -43,7 +43,7 @@ static void note_slow(struct lpi_request *request, uint64_t now_ns, int status)
 	lp_slow_add(&request->door->slow, &slow);
 }
 
-/* Who only asks may well ask for what is not there. */
+/* A request that only reads may well ask for an object that does not exist. */
 static bool is_absence(const struct lpi_request *request, int status)
 {
 	return !request->opcode->is_change &&

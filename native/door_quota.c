@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the connections of a door hold counts for their users (quota.h), and a connection for which
- * there is no place may get that of an idle one.
+/* Which users are short because of their own connections (quota.h), and how a new connection gets
+ * the place of an idle one.
  *
- * Who gives way is the one that has been idle for longest, of the user who has most connections; of
- * his own, if it is his own limit that is met. Those that have not said hello come first. Idle is
- * who has asked for nothing that is not answered, has nothing open, and has said nothing for a
- * while: his library connects again when he asks for something. Who has begun a message and stopped
- * is not better.
+ * The connection that gives way is the longest idle one of the user with most connections; if the
+ * new connection's user is at its own limit, one of that user. Those without a hello come first. A
+ * connection is idle if it has no unanswered request and no open inode, and has sent nothing for a
+ * while. The client library connects again at its next request. A connection that has begun a
+ * message and stopped is idle, too, after LPI_STARVED_NS.
  *
- * What is looked at is bounded: the connections that have been there for longest. */
+ * Only the LOOK_MAX oldest connections are looked at. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -16,11 +16,10 @@
 #include "base/log.h"
 #include "native/door_impl.h"
 
-#define LOOK_MAX     1024u /* connections that are looked at for one that gives way */
-#define GIVE_WAY_MAX 32u   /* for one that comes */
+#define LOOK_MAX     1024u /* connections that are looked at to find one that gives way */
+#define GIVE_WAY_MAX 32u   /* connections that give way for a new one */
 
-/* --- Who is short -------------------------------------------------------------------------------
- */
+/* --- Users that are short --------------------------------------------------------------------- */
 
 static bool waits_long(const struct lp_door *door, uint64_t since_ns)
 {
@@ -54,7 +53,7 @@ void lpi_door_look_at_users(struct lp_door *door)
 		if (!user->is_short || user->short_ns == 0)
 			user->short_ns = user->is_short ? lpi_door_now_ns(door) : 0;
 	}
-	/* What a user may have is more when another one has gone. */
+	/* A user's share grows when another user has gone, so all try again. */
 	lpi_throttled_list_init(&waiting);
 	lpi_throttled_list_splice_back(&waiting, &door->capped);
 	while ((conn = lpi_throttled_list_first(&waiting)) != NULL)
@@ -64,7 +63,7 @@ void lpi_door_look_at_users(struct lp_door *door)
 /* --- Places -------------------------------------------------------------------------------------
  */
 
-/* Nothing that it has sent would be lost. */
+/* True if no byte is waiting in its socket: none would be lost. */
 static bool says_nothing(const struct lpi_conn *conn)
 {
 	uint8_t byte;
@@ -95,7 +94,7 @@ static bool gives_way_before(const struct lpi_conn *a, const struct lpi_conn *b)
 	return a->active_ns < b->active_ns;
 }
 
-/* user: of his; NULL: of all. */
+/* user: among its connections; NULL: among all. */
 static struct lpi_conn *find_idle(struct lp_door *door, const struct lpi_quota_user *user)
 {
 	struct lpi_conn *best = NULL;
@@ -133,7 +132,7 @@ enum lpi_quota_verdict lpi_door_find_place(struct lpi_conn *conn)
 	struct lp_door *door = conn->door;
 	enum lpi_quota_verdict verdict = lpi_conn_take(conn, LPI_QUOTA_CONNS, 0, 1);
 	door->quota.met[LPI_QUOTA_CONNS] += verdict != LPI_QUOTA_OK;
-	/* Several, where he has more than his share since others have come. */
+	/* Several, if the user has more than its share because other users have come since. */
 	for (uint32_t i = 0; verdict != LPI_QUOTA_OK && i < GIVE_WAY_MAX; i++) {
 		struct lpi_conn *idle =
 			find_idle(door, verdict == LPI_QUOTA_OWN ? conn->user : NULL);
@@ -146,7 +145,8 @@ enum lpi_quota_verdict lpi_door_find_place(struct lpi_conn *conn)
 	return verdict;
 }
 
-/* The socket of one who was turned away has room for so little. He has said hello, or will. */
+/* The socket of a client that is turned away has room for so few bytes. The client has sent its
+ * hello, or will. */
 void lpi_door_turn_away(struct lpi_conn *conn, enum lpi_quota_verdict verdict)
 {
 	struct lp_door *door = conn->door;
@@ -156,7 +156,7 @@ void lpi_door_turn_away(struct lpi_conn *conn, enum lpi_quota_verdict verdict)
 	door->stats.conns_refused++;
 	conn->turned_away_ns = lpi_door_now_ns(door);
 	conn->is_turned_away = true;
-	/* Too many of them are told, and not waited for. */
+	/* If there are too many, a client is told and not waited for. */
 	conn->is_heard = conn->stash != NULL || door->turned_away_cnt >= LPI_TURNED_AWAY_MAX;
 	door->turned_away_cnt++;
 	lpi_conn_say(conn, -EUSERS, why);

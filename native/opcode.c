@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking an opcode up. */
+/* Lookup of an opcode. */
 #include "native/opcode.h"
 
 const struct lpi_opcode *lpi_opcode_find(const struct lpi_opcodes *opcodes, uint16_t code)

@@ -25,22 +25,22 @@ struct lpi_opcode {
 	bool has_data;       /* may bring data */
 	bool is_change;      /* waits for earlier ones on the same name, and later ones for it */
 	uint32_t held_bytes; /* of buffers that its operation and an answer in one part take */
-	/* 0, or why it is refused: -EINVAL and others. */
+	/* 0, or the error of refusing the request: -EINVAL and others. */
 	int (*begin)(struct lpi_request *request, struct lp_reader *reader);
-	/* Instead of submitting; NULL: submit. */
+	/* Called instead of submitting the operation; NULL: submit it. */
 	void (*run)(struct lpi_request *request);
-	/* Replies. NULL: no meta. */
+	/* Makes the reply. NULL: a reply without meta. */
 	void (*answer)(struct lpi_request *request);
-	/* The request has failed, or its client has gone, after begin(): gives back what that took.
-	 * May be NULL. */
+	/* The request has failed, or its client has gone, after begin(): gives back what begin()
+	 * took. May be NULL. */
 	void (*undo)(struct lpi_request *request);
 	/* A reply has been sent or dropped. NULL: this was the only one, and the request ends. */
 	void (*sent)(struct lpi_request *request, struct lpi_piece *piece);
-	/* Goes up while its operation gets further, and its client is told so (sent() is
-	 * lpi_sent_sign() then). NULL: it does not take long, or tells in another way. */
+	/* A number that increases while its operation progresses. The client is told of that (then
+	 * sent() is lpi_sent_sign()). NULL: it does not take long, or reports in another way. */
 	uint64_t (*steps)(const struct lpi_request *request);
-	/* There is room for replies, for which it waited (lp_door.short_of_room). NULL: it never
-	 * does. */
+	/* Called when there is room for replies, for which the request waited
+	 * (lp_door.short_of_room). NULL: it never waits for that. */
 	void (*pump)(struct lpi_request *request);
 	/* A number that it names beside its references. NULL: it names none. */
 	struct lp_ino (*other_number)(const struct lpi_request *request);
@@ -49,7 +49,7 @@ struct lpi_opcode {
 struct lpi_opcodes {
 	const struct lpi_opcode *all; /* in the order of the codes */
 	uint32_t cnt;
-	/* Words for what the namespace has refused, or "". */
+	/* Words for an error of the namespace, or "". */
 	const char *(*why_refused)(const struct lpi_request *request, int err);
 };
 

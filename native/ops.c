@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table, and the door that is made with it. This is above the door: what that needs of opcodes
- * is in the table. */
+/* The table, and the door that is made with it. This is above the door, which uses opcodes only
+ * through the table. */
 #include "native/ops.h"
 
 #include "native/door_impl.h"

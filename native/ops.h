@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The opcodes of the native protocol: the functions in their table, and what these have in common.
+/* The opcodes of the native protocol: the functions in their table, and their shared helpers.
  *
  * Threads: the door's.
  * Blocking, memory: none.
@@ -9,40 +9,41 @@
 
 #include "native/opcode.h"
 
-/* All of them: the i-th, NULL behind the last. */
+/* The opcode at index idx; NULL behind the last. */
 const struct lpi_opcode *lpi_opcode_at(uint32_t idx);
 
 /* --- For the functions in the table: ops_parts.c ---------------------------------------------- */
 
-/* A reference out of a fixed part, and its path, which is read next. -EINVAL, -ENAMETOOLONG. */
+/* Reads a reference out of a fixed part, and its path, which comes next. -EINVAL, -ENAMETOOLONG. */
 int lpi_read_ref(struct lpi_request *request, enum lpi_ref_kind kind, const uint8_t *bytes,
 		 struct lp_reader *reader);
 int lpi_read_refs(struct lpi_request *request, enum lpi_ref_kind from, enum lpi_ref_kind to,
 		  const struct lp_wire_two *two, struct lp_reader *reader);
 void lpi_put_attrs(struct lp_writer *writer, const struct lp_ns_found *found);
-/* Replies with the attributes of what was found. */
+/* Replies with the attributes of the inode that was found. */
 void lpi_answer_found(struct lpi_request *request, const struct lp_ns_found *found);
 /* Words for the error that begin() is about to return. */
 void lpi_request_why(struct lpi_request *request, const char *why);
-/* Who is to own what is made: the client, or somebody else if it is root: -EPERM. */
+/* The owner of a new inode: the client, or another user if the client is root: -EPERM. */
 int lpi_request_who(struct lpi_request *request, uint32_t uid, uint32_t gid,
 		    struct lp_ns_who *ret_who);
-/* What is to be an xattr: not too long (-E2BIG), and a list if its name says so (-EINVAL): the
- * kernel could not make anything of another one, and would not open the directory that has it. */
+/* Checks an xattr: not too long (-E2BIG), and a valid list if its name is an ACL's (-EINVAL). The
+ * kernel cannot read an invalid list, and would not open a directory that has one. */
 int lpi_check_xattr(struct lpi_request *request, struct lp_bytes name, struct lp_bytes value);
-/* An xattr that he may set or remove, and a mode of what he makes for an owner: -EPERM. */
+/* Checks that the client may set or remove the xattr, and may give a new inode of this owner this
+ * mode: -EPERM. */
 int lpi_check_xattr_name(struct lpi_request *request, struct lp_bytes name);
 int lpi_check_new_mode(struct lpi_request *request, struct lp_ns_who who, uint16_t mode);
-/* Words for what the namespace has refused, or "". */
+/* Words for an error of the namespace, or "". */
 const char *lpi_why_refused(const struct lpi_request *request, int err);
-/* A transaction, with what it brings along for the mode. */
+/* Runs a transaction, with the change of mode that it entails. */
 void lpi_run_change(struct lpi_request *request);
 bool lpi_is_data_change(enum lp_change_type type);
-/* Whether it sets an access list, which is the mode as well: see lpi_run_change(). */
+/* True if the change sets an access list, which changes the mode, too: see lpi_run_change(). */
 bool lpi_sets_list(const struct lp_change *change);
 enum lp_store_ack lpi_request_ack(const struct lpi_request *request);
 struct lp_payload lpi_request_payload(const struct lpi_request *request);
-/* The request's own operation, with what is the same in all. */
+/* The request's own operation, with the fields set that all opcodes share. */
 struct lp_ns_op *lpi_request_op(struct lpi_request *request, enum lp_ns_opcode opcode);
 struct lp_store_op *lpi_request_store_op(struct lpi_request *request, enum lp_store_opcode opcode);
 void lpi_request_txn(struct lpi_request *request, const struct lp_change *changes,
@@ -60,7 +61,7 @@ int lpi_meta_truncate(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_punch(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_prealloc(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_clone(struct lpi_request *request, struct lp_reader *reader);
-/* Wherever its change is by now. */
+/* The source of the clone, also after its change was moved within the list of changes. */
 struct lp_ino lpi_clone_source(const struct lpi_request *request);
 void lpi_run_clone(struct lpi_request *request);
 void lpi_answer_written(struct lpi_request *request);
@@ -100,7 +101,7 @@ void lpi_answer_items(struct lpi_request *request);
 int lpi_meta_sync(struct lpi_request *request, struct lp_reader *reader);
 
 /* ops_keys.c */
-/* What put and commit have in common. */
+/* Reads the part that put and commit share. */
 int lpi_read_put(struct lpi_request *request, const struct lp_wire_put *put,
 		 struct lp_reader *reader);
 int lpi_meta_put(struct lpi_request *request, struct lp_reader *reader);
@@ -123,14 +124,14 @@ void lpi_run_share(struct lpi_request *request);
 int lpi_meta_open(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_open(struct lpi_request *request);
 void lpi_undo_open(struct lpi_request *request);
-/* A record of what is about to be opened, in request->open: -EMFILE. */
+/* Makes a record of the inode to be opened, in request->open: -EMFILE. */
 int lpi_reserve_open(struct lpi_request *request);
 int lpi_meta_close(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_close(struct lpi_request *request);
 int lpi_meta_upload(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_upload(struct lpi_request *request);
 int lpi_meta_commit(struct lpi_request *request, struct lp_reader *reader);
-/* What the upload is called until it has its name. */
+/* The number of the upload, which has no name yet. */
 struct lp_ino lpi_commit_source(const struct lpi_request *request);
 void lpi_answer_commit(struct lpi_request *request);
 void lpi_undo_commit(struct lpi_request *request);

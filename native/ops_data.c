@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data: gets, writes and what else changes one file's content.
+/* Data: gets, writes and other changes of one file's content.
  *
- * A get that fits one piece is one read. A longer one holds its object open, so that it is the same
- * to the end whatever happens to the name, and reads a few pieces ahead; they are sent in the order
- * of their offsets, each from the store's own buffers. The first piece is read alone, for it says
- * how long the object is. */
+ * A get that fits one piece is one read. A longer one holds its object open, so that it reads the
+ * same object to the end even if the name changes. It reads a few pieces ahead and sends them in
+ * the order of their offsets, each from the store's own buffers. The first piece is read alone,
+ * because it tells the object's size. */
 #include "native/door_impl.h"
 #include "native/ops.h"
 
@@ -29,7 +29,7 @@ static void end_get(struct lpi_request *request);
 static void closed(struct lp_ns_op *op)
 {
 	struct lpi_request *request = LP_CONTAINER_OF(op, struct lpi_request, find);
-	/* Nobody is left to be told. */
+	/* An error of the close is not reported. */
 	request->get.held.nr = 0;
 	end_get(request);
 }
@@ -81,8 +81,7 @@ void lpi_get_sent(struct lpi_request *request, struct lpi_piece *piece)
 		lpi_get_pump(request);
 }
 
-/* The pieces behind the last one are of no use; those that are still being read end by themselves.
- */
+/* Drops the pieces after the last one; those that are still being read end by themselves. */
 static void drop_read(struct lpi_request *request)
 {
 	struct lpi_piece *piece = NULL;
@@ -95,7 +94,7 @@ static void drop_read(struct lpi_request *request)
 	}
 }
 
-/* The meta of a piece; returns how long it is. */
+/* Writes the meta of a piece; returns its length. */
 static uint32_t write_got(struct lpi_piece *piece)
 {
 	struct lpi_conn *conn = piece->request->conn;
@@ -107,7 +106,7 @@ static uint32_t write_got(struct lpi_piece *piece)
 	size_t len = 0;
 	lp_writer_init(&writer, reply->head + LP_WIRE_HEADER_SIZE, LPI_REST_INLINE);
 	lp_wire_put_part(&writer, lp_wire_got, &got);
-	/* One that is about to end would take it back too soon. */
+	/* A connection that is about to end would take the memory back too soon. */
 	reply->is_shared = conn->share != NULL && conn->state <= LPI_CONN_SERVING &&
 			   lpi_share_show(conn->share, reply->segs, reply->seg_cnt, &writer);
 	if (reply->is_shared) {
@@ -144,7 +143,7 @@ static bool queue_piece(struct lpi_request *request, struct lpi_piece *piece)
 	return is_last;
 }
 
-/* The client has gone: what is still being read is the last of it. */
+/* The client has gone: the pieces that are still being read are the last. */
 static void abandon_get(struct lpi_request *request)
 {
 	request->get.is_last_queued = true;
@@ -153,7 +152,8 @@ static void abandon_get(struct lpi_request *request)
 		end_get(request);
 }
 
-/* What has been read in order, and more reads. The request may be gone afterwards. */
+/* Queues the pieces that have been read, in order, and reads more. The request may be gone
+ * afterwards. */
 static void advance(struct lpi_request *request)
 {
 	struct lpi_piece *piece = NULL;
@@ -173,7 +173,7 @@ static void note_size(struct lpi_request *request, const struct lpi_piece *piece
 {
 	const struct lp_store_op *read = &piece->op.store.op;
 	uint64_t size = read->read.size_bytes;
-	/* Cut since it was asked for: what there is less is at the end. */
+	/* The object was cut since the read was submitted: the missing bytes are at its end. */
 	if (read->read.bytes < piece->length)
 		size = LP_MIN(size, piece->offset + read->read.bytes);
 	request->get.end = LP_MIN(request->get.end, LP_MAX(size, request->get.start));
@@ -189,7 +189,7 @@ static void piece_read(struct lp_ns_op *op)
 	piece->holds = r >= 0;
 	if (piece->holds)
 		note_size(request, piece);
-	/* Behind the last one that is sent. */
+	/* The piece is after the last one that is sent. */
 	if (request->get.is_last_queued) {
 		lpi_piece_list_remove(piece);
 		put_piece(piece);
@@ -230,8 +230,8 @@ static void read_piece(struct lpi_request *request, struct lpi_piece *piece, uin
 	lp_ns_submit(request->door->options.ns, op);
 }
 
-/* As long as a piece may be. One of many is a part of the room that is left, so that those who ask
- * for much and do not read it leave some to who comes next. */
+/* The longest allowed piece. A piece of a long get is a part of the room that is left. So clients
+ * that ask for much and do not read it leave room to others. */
 static uint64_t piece_max(const struct lpi_request *request)
 {
 	uint64_t max = LP_WIRE_PIECE_MAX;
@@ -240,8 +240,8 @@ static uint64_t piece_max(const struct lpi_request *request)
 	return LP_MAX(max - max % LP_WIRE_BLOCK_BYTES, (uint64_t)LPI_SMALL_BYTES);
 }
 
-/* Later pieces begin on the grid. What is known to be small takes little room, although it may have
- * grown: then there is another piece. */
+/* Later pieces begin on the grid. An object known to be small takes little room. If it has grown,
+ * there is another piece. */
 static uint64_t next_length(const struct lpi_request *request)
 {
 	uint64_t at = request->get.at;
@@ -277,12 +277,13 @@ void lpi_get_pump(struct lpi_request *request)
 			return;
 		if (!lpi_piece_budget(piece, length)) {
 			lpi_piece_free(piece);
-			/* Else it goes on when one of its own has been sent. */
+			/* The get goes on when one of its own pieces has been sent. */
 			if (request->get.out_cnt > 0)
 				return;
 			if (request->waits_ns == 0)
 				request->waits_ns = lpi_door_now_ns(door);
-			/* A long one may show what is changed while it is read. */
+			/* Only a short get keeps the order: a long one may show changes made while
+			 * it is read. */
 			if (request->get.held.nr == 0)
 				lpi_request_note_look(request);
 			lpi_wait_list_push_back(&door->short_of_room, request);
@@ -401,13 +402,13 @@ int lpi_meta_clone(struct lpi_request *request, struct lp_reader *reader)
 	return lpi_read_ref(request, LPI_REF_INO, clone.ref, reader);
 }
 
-/* Behind guards of ours, when it is here again. */
+/* Behind the door's own guards, if the request runs again. */
 struct lp_ino lpi_clone_source(const struct lpi_request *request)
 {
 	return request->changes[request->own_at + request->own_cnt].clone.src;
 }
 
-/* A source on another shard is found out only when the target is known. */
+/* Only now the target's shard is known, so a source on another shard is refused here. */
 void lpi_run_clone(struct lpi_request *request)
 {
 	if (lp_ino_shard(lpi_clone_source(request)) != lp_ino_shard(request->refs[0].found)) {
@@ -575,7 +576,7 @@ int lpi_meta_compound(struct lpi_request *request, struct lp_reader *reader)
 	r = read_changes(request, reader, changes, cnt);
 	if (r < 0)
 		return r;
-	/* Guards alone change nothing, times neither. */
+	/* A compound of guards only changes nothing, so it sets no times. */
 	if (changes[cnt - 1].type >= LP_CHANGE_CREATE) {
 		bool has_data = false;
 		for (uint32_t i = 0; i < cnt; i++)

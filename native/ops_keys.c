@@ -12,7 +12,7 @@ static_assert((int)LP_WIRE_IF_ANY == (int)LP_NS_IF_ANY &&
 /* --- Put
  * -------------------------------------------------------------------------------------------- */
 
-/* The pairs behind the path, into a buffer. */
+/* Reads the pairs behind the path into a buffer. */
 static int read_xattrs(struct lpi_request *request, struct lp_reader *reader, uint32_t cnt)
 {
 	struct lp_ns_op *op = &request->piece.op;

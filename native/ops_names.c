@@ -18,7 +18,7 @@ int lpi_meta_stat(struct lpi_request *request, struct lp_reader *reader)
 	return read_plain_ref(request, reader);
 }
 
-/* Looking it up has told already. */
+/* The lookup has returned the attributes already. */
 void lpi_run_stat(struct lpi_request *request)
 {
 	if (request->refs[0].path.len > 0)
@@ -32,7 +32,7 @@ void lpi_answer_stat(struct lpi_request *request)
 	lpi_answer_found(request, &request->piece.op.stat.found);
 }
 
-/* As of what is made: to himself, unless he is root. */
+/* Like the owner of a new inode: only root may name another user. */
 static int check_owner(struct lpi_request *request, const struct lp_attrs *attrs, uint32_t mask)
 {
 	bool has_uid = (mask & LP_ATTR_UID) != 0;
@@ -64,7 +64,7 @@ int lpi_meta_set(struct lpi_request *request, struct lp_reader *reader)
 					  .btime_ns = attrs.btime_ns};
 	/* The bits of both are the same; those of "now" are not the namespace's. */
 	op->set.mask = set.mask & LP_ATTRS_ALL;
-	/* What is appended sets the times to now as well. */
+	/* An append sets the times to now as well, so an append-only inode allows that. */
 	if ((set.mask & (LP_WIRE_SET_ATIME | LP_WIRE_SET_MTIME)) == 0)
 		op->set.passes = LP_INODE_FLAG_APPEND;
 	if ((set.mask & LP_WIRE_SET_ATIME_NOW) != 0) {
@@ -250,7 +250,7 @@ static bool put_item(struct lp_writer *writer, const struct lp_ns_item *item)
 	return true;
 }
 
-/* As many as fit, and as were asked for. */
+/* Answers with as many items as fit, and as were asked for. */
 void lpi_answer_items(struct lpi_request *request)
 {
 	const struct lp_ns_op *op = &request->piece.op;

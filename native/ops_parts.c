@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What most opcodes need: references, and pieces of operations and replies. */
+/* Shared by most opcodes: references, and pieces of operations and replies. */
 #include <stdio.h>
 
 #include "native/door_impl.h"
@@ -28,7 +28,7 @@ static int read_path(struct lpi_ref *ref, uint32_t path_bytes, struct lp_reader 
 	ref->path = (struct lp_bytes){path, path_bytes};
 	if (path_bytes > LP_WIRE_PATH_MAX)
 		return -ENAMETOOLONG;
-	/* Of a key the empty one is no name; of a name neither. */
+	/* An empty path is no key and no name. */
 	if (ref->kind != LPI_REF_INO && path_bytes == 0)
 		return -EINVAL;
 	return ref->kind == LPI_REF_KEY && ref->ino.nr != 0 ? -EINVAL : 0;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a transaction brings along for the mode, and what peers are refused.
+/* Changes of the mode that a transaction entails, and refusals by rights.
  *
- * An access list is the mode as well: one that is set sets nine bits of it, in the same change. And
- * of a file that a peer changes who is not root there must be no rights left that are another's
- * (namespace/state/rights.h): neither bits, where he changes data or the list, nor a capability,
- * where he changes data. Both are held by guards of ours, behind the client's and in front of the
- * changes:
+ * An access list contains the mode, so setting one sets nine mode bits in the same change. A file
+ * that a peer other than root changes must not keep another user's rights
+ * (namespace/state/rights.h). A change of data or of the list removes the privilege bits; a change
+ * of data also removes a capability. The door adds a guard for each, behind the client's guards and
+ * before the changes:
  *
  *   [client's guards][ours: mode][ours: no capability][client's changes][times, perhaps the mode]
  *
- * That there are no bits is expected at first, and costs nothing but the guard. If there are the
- * mode is looked at, and from then on the guard says what was seen. A capability's removal takes
- * the place of its guard. Who comes back for either waits for those before him, and others for him
- * (door D8). */
+ * At first the request expects that there are no bits, which costs only the guard. If the guard
+ * fails, the request reads the mode, and the guard then expects the mode that was read. If there is
+ * a capability, its removal replaces its guard. A request that tries again for either reason waits
+ * for earlier ones, and later ones wait for it (door D8). */
 #include "namespace/state/acl.h"
 #include "native/door_impl.h"
 #include "native/ops.h"
@@ -29,8 +29,7 @@ static bool is_name(struct lp_bytes name, const char *what)
 	return name.len == strlen(what) && memcmp(name.data, what, name.len) == 0;
 }
 
-/* --- What is refused ----------------------------------------------------------------------------
- */
+/* --- Refusals --------------------------------------------------------------------------------- */
 
 static bool host_is_full(const struct lpi_request *request)
 {
@@ -55,7 +54,7 @@ int lpi_check_new_mode(struct lpi_request *request, struct lp_ns_who who, uint16
 	return r;
 }
 
-/* By the namespace, which says no more than that. */
+/* The namespace refused it, and gives no reason but the error. */
 const char *lpi_why_refused(const struct lpi_request *request, int err)
 {
 	const struct lp_ns_op *op = &request->piece.op;
@@ -76,8 +75,7 @@ const char *lpi_why_refused(const struct lpi_request *request, int err)
 	return "";
 }
 
-/* --- What is brought along ----------------------------------------------------------------------
- */
+/* --- Entailed changes ------------------------------------------------------------------------- */
 
 bool lpi_sets_list(const struct lp_change *change)
 {
@@ -89,7 +87,7 @@ static bool takes_list(const struct lp_change *change)
 	return change->type == LP_CHANGE_XATTR_REMOVE && is_name(change->named.name, LP_ACL_ACCESS);
 }
 
-/* How many guards of ours it needs. */
+/* How many guards of the door it needs. */
 static uint32_t count_own(const struct lpi_request *request, const struct lp_change *changes)
 {
 	const struct lp_store_op *op = &request->piece.op.store.op;
@@ -104,7 +102,7 @@ static uint32_t count_own(const struct lpi_request *request, const struct lp_cha
 	return has_data ? 2 : has_list ? 1 : 0;
 }
 
-/* Room for them, in front of the first change. */
+/* Makes room for these guards, before the first change. */
 static int add_own(struct lpi_request *request, struct lp_change *changes, uint32_t cnt)
 {
 	struct lp_store_op *op = &request->piece.op.store.op;
@@ -154,7 +152,7 @@ static void submit(struct lpi_request *request)
 	lp_ns_submit(request->door->options.ns, &request->piece.op);
 }
 
-/* True: a guard of ours did not hold, and it is tried in another way. */
+/* True: a guard of the door failed, and the request tries again in another way. */
 static bool is_tried_again(struct lpi_request *request, int result)
 {
 	const struct lp_store_op *op = &request->piece.op.store.op;
@@ -182,7 +180,7 @@ static bool is_ours(const struct lpi_request *request, int result)
 	       at == request->own_at + OWN_CAPABILITY;
 }
 
-/* The client's guards and changes are counted without ours. */
+/* The client counts its guards and changes without the door's. */
 static void changed(struct lp_ns_op *op)
 {
 	struct lpi_piece *piece = LP_CONTAINER_OF(op, struct lpi_piece, op);
@@ -241,7 +239,7 @@ static void look_at_mode(struct lpi_request *request)
 void lpi_run_change(struct lpi_request *request)
 {
 	struct lp_change *changes = lpi_request_changes(request);
-	/* It may be here again, when its object had gone. */
+	/* The request may run again, when its object was gone. */
 	uint32_t cnt = request->own_cnt > 0 ? 0 : count_own(request, changes);
 	if (cnt > 0 && add_own(request, changes, cnt) < 0) {
 		lpi_request_fail(request, -E2BIG, "too many guards and changes");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What belongs to a connection: its handshake, what it has open, its uploads; and what is passed on
- * to the administration.
+/* Opcodes about a connection: its handshake, its opens, its uploads. Also the opcodes that are
+ * passed on to the administration.
  *
- * The record of an open is taken before the inode is opened, so that nothing is open that is not
- * written down: it is given back with the connection, whatever happened in between. */
+ * The record of an open is made before the inode is opened, so every open has a record. When the
+ * connection ends, all opens are given back by their records. */
 #include <stdio.h>
 
 #include "native/door_impl.h"
@@ -114,7 +114,7 @@ void lpi_run_hello(struct lpi_request *request)
 	if ((hello.features & LP_WIRE_FEATURE_LONG_META) != 0)
 		conn->meta_max = LP_WIRE_LONG_META_MAX;
 	conn->hears_signs = (hello.features & LP_WIRE_FEATURE_GOES_ON) != 0;
-	/* Its reply has checksums whatever is agreed on. */
+	/* The reply of hello has checksums in any mode. */
 	welcome(request, crc_mode);
 	conn->crc_mode = crc_mode;
 }
@@ -135,7 +135,7 @@ void lpi_run_ping(struct lpi_request *request)
 /* --- Shared memory
  * ---------------------------------------------------------------------------------- */
 
-/* Less than that is not worth it. */
+/* A smaller region is not worth its cost. */
 #define SHARE_BYTES_MIN (UINT64_C(2) << 20)
 
 int lpi_meta_share(struct lpi_request *request, struct lp_reader *reader)
@@ -145,13 +145,14 @@ int lpi_meta_share(struct lpi_request *request, struct lp_reader *reader)
 	return lp_wire_part(reader, lp_wire_share, &share) && share.bytes > 0 ? 0 : -EINVAL;
 }
 
-/* 0, or why not; *why says it. */
+/* 0, or an error, whose reason is in *why. */
 static int new_share(struct lpi_conn *conn, uint64_t wanted, const char **why)
 {
 	const struct lpi_quota *quota = &conn->door->quota;
 	uint64_t left = lpi_quota_left(quota, conn->user, LPI_QUOTA_SHARED);
 	uint64_t bytes = LP_MIN(LP_MAX(wanted, SHARE_BYTES_MIN), LP_WIRE_SHARE_MAX);
-	/* Without them nobody would notice that it was read too late (see lpi_share_free()). */
+	/* Without checksums the client would not notice that it read the data too late (see
+	 * lpi_share_free()). */
 	*why = "memory is shared through a unix socket, with all checksums";
 	if (!conn->peer.is_unix || conn->crc_mode != LP_WIRE_CRC_ALL)
 		return -EOPNOTSUPP;
@@ -185,7 +186,7 @@ void lpi_run_share(struct lpi_request *request)
 	share.bytes = lpi_share_bytes(conn->share);
 	conn->door->stats.share_bytes += share.bytes;
 	struct lp_writer *writer = lpi_request_writer(request, LP_WIRE_SHARE_SIZE);
-	LP_ASSERT(writer != NULL); /* it is short */
+	LP_ASSERT(writer != NULL); /* short enough to fit */
 	lp_wire_put_part(writer, lp_wire_share, &share);
 	lpi_request_answer(request);
 }
@@ -199,7 +200,7 @@ int lpi_reserve_open(struct lpi_request *request)
 	return request->open != NULL ? 0 : -EMFILE;
 }
 
-/* Only of a record that nothing came of. */
+/* request->open is set only if the open failed. */
 void lpi_undo_open(struct lpi_request *request)
 {
 	if (request->open != NULL)
@@ -228,7 +229,7 @@ static void opened(struct lp_ns_op *op)
 	}
 	lpi_open_add(request->open, request->refs[0].found, false);
 	request->open = NULL;
-	/* What it is now. */
+	/* The present attributes. */
 	lpi_request_op(request, LP_NS_STAT)->stat.ino = request->refs[0].found;
 	lpi_request_submit(request);
 }
@@ -236,7 +237,7 @@ static void opened(struct lp_ns_op *op)
 void lpi_run_open(struct lpi_request *request)
 {
 	struct lp_ns_op *op = lpi_request_op(request, LP_NS_OPEN);
-	/* The record went to an object that had gone again when it was looked at. */
+	/* The record was used for an object that was gone when its attributes were read. */
 	if (request->open == NULL && lpi_reserve_open(request) < 0) {
 		lpi_request_fail(request, -EMFILE, request->why);
 		return;
@@ -259,8 +260,8 @@ int lpi_meta_close(struct lpi_request *request, struct lp_reader *reader)
 	return request->refs[0].path.len > 0 ? -EINVAL : 0;
 }
 
-/* What this connection has open by now, also by a request right before: it is closed whatever
- * becomes of the reply. */
+/* Closes inodes that this connection has open by now, also by the request right before: it closes
+ * them even if the reply is lost. */
 void lpi_run_close(struct lpi_request *request)
 {
 	bool is_upload = request->header.opcode == LP_WIRE_OP_ABORT;
@@ -331,7 +332,7 @@ void lpi_answer_commit(struct lpi_request *request)
 	lpi_answer_found(request, &request->piece.op.put.found);
 }
 
-/* The upload is as it was. */
+/* The upload stays. */
 void lpi_undo_commit(struct lpi_request *request)
 {
 	if (request->open != NULL)
@@ -395,8 +396,8 @@ static void queue_value(struct lpi_request *request, struct lpi_piece *piece, co
 	lpi_piece_queue(piece, LP_WIRE_VALUE_SIZE + (uint32_t)len, more);
 }
 
-/* All parts have their buffers before the first is queued: the answer is whole or an error. One is
- * out of the request's share, the others are data that is going. */
+/* All parts get their buffers before the first is queued: the answer is whole or an error. One part
+ * is out of the request's share; the others count as data to be sent. */
 static int take_parts(struct lpi_request *request, size_t part_cnt, struct lpi_piece **parts)
 {
 	size_t cnt = 0;
@@ -421,7 +422,7 @@ static int take_parts(struct lpi_request *request, size_t part_cnt, struct lpi_p
 	for (size_t i = 0; i < cnt && i + 1 < part_cnt; i++)
 		lpi_piece_free(parts[i]);
 	lpi_piece_free(&request->piece);
-	/* Else it is its own answers that take the room. */
+	/* Otherwise its own answers take the room, and no other connection is to blame. */
 	if (request->conn->reply_bytes == 0)
 		lpi_door_note_refused(request->door);
 	return -EAGAIN;

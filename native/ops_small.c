@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Xattrs, omap and the targets of symlinks: read straight into the reply where they are one value,
- * into a buffer of the request where they are a list.
+/* Xattrs, omap and the targets of symlinks. A single value is read straight into the reply, a list
+ * into a buffer of the request.
  *
- * Nearly all fit into a medium buffer. What is too long for it is asked for once more, with a large
- * one, where the connection's messages are long enough for the answer. */
+ * Nearly all fit into a medium buffer. A longer one is read again into a large buffer, if the
+ * connection's messages are long enough for the answer. */
 #include "namespace/state/acl.h"
 #include "native/door_impl.h"
 #include "native/ops.h"
@@ -33,7 +33,7 @@ static int read_named(struct lpi_request *request, struct lp_reader *reader,
 	return 0;
 }
 
-/* The answer's buffer, in which the value has its place already. */
+/* Takes the answer's buffer, in which the value has its place already. */
 static int prepare_value(struct lpi_request *request, struct lp_store_op *op)
 {
 	struct lpi_reply *reply = &request->piece.reply;
@@ -51,8 +51,9 @@ static void submit_again(struct lpi_request *request, void (*complete)(struct lp
 	lp_ns_submit(request->door->options.ns, &request->piece.op);
 }
 
-/* A large one instead of the buffer that was too short; NULL: the request has failed. These count
- * as data that is going, for there are few; together with the answer's it takes so many. */
+/* Replaces the buffer that was too short by a large one; NULL: the request has failed. Large
+ * buffers count as data to be sent, because there are few. cnt: how many the request takes, with
+ * the answer's. */
 static struct lp_buf *take_large(struct lpi_request *request, struct lp_buf **buf, uint32_t cnt)
 {
 	lp_buf_put(*buf);
@@ -101,7 +102,7 @@ void lpi_answer_value(struct lpi_request *request)
 	if (writer == NULL)
 		return;
 	lp_wire_put_part(writer, lp_wire_value, &value);
-	/* It is there. */
+	/* The value is in its place. */
 	(void)lp_writer_reserve(writer, op->get.value_len);
 	lpi_request_answer(request);
 }
@@ -287,7 +288,8 @@ void lpi_run_pairs(struct lpi_request *request)
 	submit_again(request, pairs_known);
 }
 
-/* As many as fit: what the store's records held may take more here. */
+/* Answers with as many pairs as fit, because a pair may take more bytes here than in the store's
+ * records. */
 void lpi_answer_pairs(struct lpi_request *request)
 {
 	const struct lp_store_op *op = &request->piece.op.store.op;

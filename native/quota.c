@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Users are few, and a connection keeps a pointer to its own: the list is walked only when a
- * connection comes. A user is there for as long as any of his connections is. */
+ * connection comes. A user exists as long as it has a connection. */
 #include "native/quota.h"
 
 #include <arpa/inet.h>
@@ -13,12 +13,11 @@
 #include "base/assert.h"
 #include "base/endian.h"
 
-#define KEPT_PART  16u /* of each kind one part of so many is the administration's */
-#define ALONE_PART 8u  /* one of so many is left free by a user who is alone */
-#define NEW_PART   4u  /* one of so many is for connections that have nothing yet */
+#define KEPT_PART  16u /* one part of so many of each kind is kept for the administration */
+#define ALONE_PART 8u  /* one part of so many is left free by a user that is alone */
+#define NEW_PART   4u  /* one part of so many is for connections that have nothing yet */
 
-/* --- Who ----------------------------------------------------------------------------------------
- */
+/* --- Users ------------------------------------------------------------------------------------ */
 
 struct lp_who lp_who_user(uint32_t uid, bool is_admin)
 {

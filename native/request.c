@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps:
  *
- *   REST, DATA   conn.c copies what comes; data is checked while it comes, for then it is in the
- *                processor's cache; lpi_request_begin() when all of it is there: the meta is read,
- *                the operation prepared
- *   WAIT         a change and whatever else names the same path go one after the other, in the
- *                order in which they came; the same number: if it does not go to the store at once
+ *   REST, DATA   conn.c copies the received bytes; data is checked at once, while it is in the
+ *                processor's cache. lpi_request_begin() follows when the message is complete: it
+ *                reads the meta and prepares the operation
+ *   WAIT         a change and other requests that name the same path are done one after the other,
+ *                in the order of arrival. The same holds for the same number, if a request does not
+ *                go to the store at once
  *   FIND         each reference is walked or looked up, unless it is a number
- *   WORK         the operation; a path's object that has gone meanwhile is looked up again
+ *   WORK         the operation; if a path's object is gone meanwhile, the path is looked up again
  *   REPLY        in the connection's queue until it has been sent
  *   CLOSE        only of a get that held its object open
  *
- * An answer for a client that has gone ends the request where it is (DROPPED).
+ * If the client has gone, an answer ends the request in its present state (DROPPED).
  *
- * What is asked by number mostly becomes one operation of the store when its turn comes, and the
- * store keeps the order of these: they run beside each other, and nothing is noted of them. A
- * request that looks (enum lpi_request_look) asks for something first and submits its change later,
- * and would be overtaken meanwhile. So it is noted, with its numbers: it waits for others that
- * look, and all that comes behind it waits for it. Of a peer who is not root a change of data is
- * noted as well: it looks if a guard does not hold that stands for his rights, which turns out
- * late. What does so after others that are at it begins anew when they are done. */
+ * A request by number usually becomes one operation of the store in its turn. The store keeps the
+ * order of these, so they run at the same time and are not noted. A request that looks (enum
+ * lpi_request_look) asks for something first and submits its change later. Others would overtake it
+ * meanwhile. So it is noted, with its numbers: it waits for earlier ones that look, and all later
+ * ones wait for it. A change of data by a peer that is not root is noted, too. It looks if a guard
+ * about the peer's rights fails, which turns out late. If earlier requests look at that time, it
+ * begins anew when they are done. */
 #include "native/request.h"
 
 #include <stdio.h>
@@ -69,7 +70,7 @@ void lpi_request_move(struct lpi_request *request, enum lpi_request_state state)
 struct lp_rights lpi_request_rights(const struct lpi_request *request)
 {
 	const struct lp_peer *peer = &request->conn->peer;
-	/* By TCP anybody may come, whomever the daemon takes him for. */
+	/* Any user may connect by TCP, even if the daemon takes the client for a certain one. */
 	if (!peer->is_unix)
 		return (struct lp_rights){
 			.is_limited = true, .uid = LP_RIGHTS_NOBODY, .gid = LP_RIGHTS_NOBODY};
@@ -111,8 +112,7 @@ struct lpi_request *lpi_request_new(struct lpi_conn *conn, const struct lp_wire_
 	return request;
 }
 
-/* --- What it holds ------------------------------------------------------------------------------
- */
+/* --- Memory of a request ---------------------------------------------------------------------- */
 
 struct lp_buf *lpi_request_buf(struct lpi_request *request, uint32_t bytes)
 {
@@ -129,8 +129,8 @@ struct lp_buf *lpi_request_room(struct lpi_request *request, uint32_t bytes)
 	return request->room;
 }
 
-/* What waits behind another request of its client may do so for as long as that reads nothing: so
- * its data is counted until it is at work, or answered (door D3). */
+/* A request that waits behind another one of its client may wait as long as the client reads
+ * nothing. So its data is counted until it is at work, or answered (door D3). */
 static void end_receiving(struct lpi_request *request)
 {
 	LP_ASSERT(request->door->receiving_bytes >= request->receiving_bytes);
@@ -156,7 +156,8 @@ static void give_buffers(struct lpi_request *request)
 	end_receiving(request);
 }
 
-/* When it has been sent it may be among the slow ones, which are told by their paths' ends. */
+/* After its reply was sent the request may be among the slow ones, which are reported with the ends
+ * of their paths. */
 static void keep_name(struct lpi_request *request)
 {
 	struct lp_bytes *path = &request->refs[0].path;
@@ -167,7 +168,7 @@ static void keep_name(struct lpi_request *request)
 	*path = (struct lp_bytes){request->meta_inline, len};
 }
 
-/* The last answer is made: nothing is kept but that, however long the client takes to read it. */
+/* The last answer is made: keeps only its memory, because the client may be slow to read it. */
 static void answered(struct lpi_request *request)
 {
 	const struct lp_buf *rest = request->piece.reply.rest;
@@ -187,7 +188,7 @@ static void count_down(struct lpi_conn *conn, const uint64_t *hashes, uint32_t c
 	}
 }
 
-/* Others may wait for it. */
+/* True if others may wait for it. */
 static bool is_noted(const struct lpi_request *request)
 {
 	return request->path_cnt > 0 || request->look != LPI_LOOK_NEVER;
@@ -279,7 +280,7 @@ bool lpi_piece_budget(struct lpi_piece *piece, uint64_t bytes)
 		return false;
 	if (door->reply_bytes > 0 && bytes > left)
 		return false;
-	/* As with requests: of the room as much as is left for the others. */
+	/* As with requests, a connection gets no more of the room than it leaves to the others. */
 	if (conn->reply_bytes > 0 && conn->reply_bytes + bytes > left)
 		return false;
 	if (lpi_conn_take(conn, LPI_QUOTA_GOING, conn->reply_bytes, bytes) != LPI_QUOTA_OK)
@@ -315,7 +316,7 @@ void lpi_piece_free(struct lpi_piece *piece)
 	lp_pool_put(door->pieces, piece);
 }
 
-/* Which shard has what the request was about, as far as it is known. */
+/* The shard of the request's object, as far as it is known. */
 static uint32_t best_shard(const struct lpi_request *request)
 {
 	const struct lpi_ref *ref = &request->refs[0];
@@ -343,7 +344,7 @@ static void seal(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool mor
 		.data_bytes = reply->data_bytes,
 		.offset = reply->data_bytes > 0 ? piece->offset : 0,
 	};
-	/* Those of a read follow its meta, which is short. */
+	/* The checksums of a read follow its meta, which is short. */
 	if (reply->data_bytes > 0 && request->conn->crc_mode == LP_WIRE_CRC_ALL) {
 		LP_ASSERT(reply->rest == NULL);
 		LP_ASSERT(meta_bytes + read->read.crc_cnt * 4 <= LPI_REST_INLINE);
@@ -377,7 +378,7 @@ static void queue(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool mo
 	seal(piece, meta_bytes, err, more);
 	if (!more)
 		answered(request);
-	/* Of a client that has gone it ends the request at once. */
+	/* If the client has gone it ends the request at once. */
 	if (lpi_conn_is_alive(conn))
 		lpi_conn_queue(conn, &piece->reply);
 	else
@@ -401,7 +402,7 @@ void lpi_piece_queue_error(struct lpi_piece *piece, int err, const char *why)
 	piece->reply.data_bytes = 0;
 	piece->reply.seg_cnt = 0;
 	lp_writer_init(&writer, piece->reply.head + LP_WIRE_HEADER_SIZE, LPI_REST_INLINE);
-	/* Which of a compound's guards and changes it was. */
+	/* The index of the compound's guard or change that failed. */
 	if (request->header.opcode == LP_WIRE_OP_COMPOUND) {
 		struct lp_wire_written written = {.failed_idx = piece->op.store.op.txn.failed_idx};
 		lp_wire_put_part(&writer, lp_wire_written, &written);
@@ -460,11 +461,10 @@ void lpi_reply_done(struct lpi_reply *reply)
 	lpi_request_end(request);
 }
 
-/* --- What comes ---------------------------------------------------------------------------------
- */
+/* --- Receiving data --------------------------------------------------------------------------- */
 
-/* Pieces of one segment, which hold len bytes: each against its checksum; or that is made, for a
- * client that makes none. */
+/* Checks the pieces of one segment, which hold len bytes, against their checksums. For a client
+ * that sends none they are computed. */
 static void check_pieces(struct lpi_request *request, const uint8_t *data, uint32_t len)
 {
 	uint64_t offset = request->header.offset + request->checked;
@@ -485,7 +485,7 @@ static void check_pieces(struct lpi_request *request, const uint8_t *data, uint3
 	request->checked_pieces += cnt;
 }
 
-/* How much of the data has come, without the beginning of a piece. */
+/* How many bytes of the data have been received, without the beginning of a piece. */
 static uint32_t whole_bytes(const struct lpi_request *request)
 {
 	uint32_t bytes = request->received;
@@ -521,8 +521,7 @@ static int read_meta(struct lpi_request *request)
 	return r;
 }
 
-/* --- What goes first ----------------------------------------------------------------------------
- */
+/* --- Order of requests ------------------------------------------------------------------------ */
 
 static void note_paths(struct lpi_request *request)
 {
@@ -570,7 +569,7 @@ static void note_numbers(struct lpi_request *request, enum lpi_request_look look
 	if (look <= request->look)
 		return;
 	hash_numbers(request);
-	/* By path alone: that is noted already. */
+	/* Only by path, which is noted already. */
 	if (request->number_cnt == 0)
 		return;
 	for (uint32_t i = 0; request->look == LPI_LOOK_NEVER && i < request->number_cnt; i++)
@@ -580,17 +579,17 @@ static void note_numbers(struct lpi_request *request, enum lpi_request_look look
 	request->look = look;
 }
 
-/* What is the store's from the moment when it is submitted, and to stay so, costs nothing here. */
+/* A request whose operation is with the store as soon as it is submitted costs nothing here. */
 static enum lpi_request_look look_of(const struct lpi_request *request)
 {
 	const struct lp_ns_op *op = &request->piece.op;
-	/* Of a directory it asks several shards. */
+	/* A stat of a directory asks several shards. */
 	if (op->opcode == LP_NS_STAT)
 		return LPI_LOOK_PERHAPS;
 	if (request->list != NULL || lp_ns_asks_first(op))
 		return LPI_LOOK_FIRST;
-	/* A guard of ours may not hold: see ops_rights.c. Of a clone also that of what was written
-	 * to its source right before. */
+	/* A guard of the door may fail: see ops_rights.c. Then a clone also has to wait for an
+	 * earlier write to its source. */
 	if (op->store.op.opcode != LP_STORE_TXN || !lpi_request_rights(request).is_limited)
 		return LPI_LOOK_NEVER;
 	return request->header.opcode == LP_WIRE_OP_CLONE ? LPI_LOOK_FIRST : LPI_LOOK_PERHAPS;
@@ -607,8 +606,9 @@ static bool share(const uint64_t *a, uint32_t a_cnt, const uint64_t *b, uint32_t
 	return false;
 }
 
-/* An earlier one on the same number, which the store may get later. If it is not known yet whether
- * it looks only those wait that do themselves: all others are the store's right behind it. */
+/* True if `earlier` is on the same number and may get to the store later. If it is not known yet
+ * whether it looks, only requests that look wait for it; the others follow it into the store in
+ * order. */
 static bool may_be_overtaken(const struct lpi_request *earlier, const struct lpi_request *by)
 {
 	bool looks = earlier->look == LPI_LOOK_FIRST ||
@@ -626,8 +626,8 @@ static bool holds_back(const struct lpi_request *earlier, const struct lpi_reque
 	       may_be_overtaken(earlier, request);
 }
 
-/* How many others may be at work on what it names. Numbers matter only while any request looks;
- * one that does itself is among these. */
+/* How many others may be at work on the paths and numbers that it names. Numbers matter only while
+ * any request looks; if this request looks, it is counted among these. */
 static uint32_t count_others(struct lpi_request *request)
 {
 	const struct lpi_conn *conn = request->conn;
@@ -643,7 +643,7 @@ static uint32_t count_others(struct lpi_request *request)
 	return others;
 }
 
-/* An earlier one is not done that it must not overtake. */
+/* True if an earlier request is not done that it must not overtake. */
 static bool must_wait(struct lpi_request *request)
 {
 	if (count_others(request) == 0)
@@ -691,7 +691,7 @@ static void wake_waiting(struct lpi_conn *conn)
 		if (!must_wait(request)) {
 			lpi_wait_list_remove(request);
 			lpi_request_find(request);
-			/* That may have ended others: from the start again. */
+			/* This may have ended other requests: from the start again. */
 			next = lpi_wait_list_first(&conn->waiting);
 		}
 		request = next;
@@ -722,14 +722,13 @@ void lpi_request_begin(struct lpi_request *request)
 		wait_for_others(request);
 }
 
-/* --- What it refers to --------------------------------------------------------------------------
- */
+/* --- References ------------------------------------------------------------------------------- */
 
 struct lp_change *lpi_request_changes(struct lpi_request *request)
 {
 	if (request->piece.op.store.op.txn.changes == request->changes)
 		return request->changes;
-	/* What is no transaction (explain) has neither. */
+	/* An operation that is no transaction (explain) has neither. */
 	if (request->room == NULL)
 		return NULL;
 	return (struct lp_change *)(void *)request->room->data;
@@ -763,7 +762,7 @@ static void set_store_ino(struct lpi_request *request, struct lp_ino ino)
 	}
 }
 
-/* Where the operation has the inode of the first reference. */
+/* Sets the inode of the first reference in the operation. */
 static void set_ino(struct lpi_request *request, struct lp_ino ino)
 {
 	struct lp_ns_op *op = &request->piece.op;
@@ -824,7 +823,7 @@ void lpi_request_worked(struct lp_ns_op *op)
 	int r = op->result;
 	if (r < 0 && lpi_request_again(request, r))
 		return;
-	/* By number: the inode has gone. */
+	/* By number: the inode is gone. */
 	if (r == -ENOENT && op->opcode == LP_NS_STORE)
 		r = -ESTALE;
 	if (r < 0) {
@@ -863,7 +862,7 @@ static void work(struct lpi_request *request)
 	lpi_request_submit(request);
 }
 
-/* -ENOENT says that the inode has gone that a path led to: by now another one may be there. */
+/* -ENOENT means that the inode that a path led to is gone; another one may be there by now. */
 static bool is_by_number(enum lp_ns_opcode opcode)
 {
 	return opcode == LP_NS_STORE || opcode == LP_NS_STAT || opcode == LP_NS_SET ||
@@ -922,7 +921,7 @@ static void look(struct lpi_request *request, struct lp_ino dir, struct lp_bytes
 	lp_ns_submit(request->door->options.ns, op);
 }
 
-/* False: it is being looked up. */
+/* False: the inode is being looked up. */
 static bool find_ino(struct lpi_request *request, struct lpi_ref *ref)
 {
 	if (ref->path.len == 0) {
@@ -949,7 +948,7 @@ static bool find_name(struct lpi_request *request, struct lpi_ref *ref)
 		ref->found = LP_INO_ROOT;
 		return true;
 	}
-	/* An empty path is the root, which a slash at the beginning is not. */
+	/* An empty path is the root; a slash at the beginning is not. */
 	look(request, (struct lp_ino){0}, at == 1 ? ref->path : (struct lp_bytes){path, at - 1});
 	return false;
 }

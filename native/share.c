@@ -17,7 +17,7 @@ struct lpi_share {
 	struct lp_bufs *bufs;
 	uint8_t *region;
 	uint64_t bytes;
-	int fd; /* for the client; -1: it has gone there */
+	int fd; /* for the client; -1: it was sent */
 	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
 	uint64_t reply_cnt; /* shown so far */
 	uint64_t released_cnt;
@@ -124,6 +124,6 @@ void lpi_share_attach(struct lpi_share *share, struct msghdr *msg)
 void lpi_share_sent(struct lpi_share *share)
 {
 	if (share->fd >= 0)
-		(void)close(share->fd); /* the client's copy is what counts from now on */
+		(void)close(share->fd); /* from now on the client's copy keeps the memory */
 	share->fd = -1;
 }

@@ -9,7 +9,7 @@ bool lpi_txn_rests_on_seen(const struct lp_store_op *op, int result)
 	       result != -EIO && result != -EROFS;
 }
 
-/* All jobs are left with a pact that is never over (lpi_ns_stranded()): none comes back. */
+/* All jobs belong to pacts that are never over (lpi_ns_stranded()): none is given back. */
 bool lpi_ns_has_lost_jobs(const struct lp_ns *ns)
 {
 	return ns->stranded_cnt >= ns->options.ops_max;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of operations, and the count of what is under way on a shard.
+/* Answers of operations, and the count of operations under way on a shard.
  *
  * Threads: the shard's.
  * Blocking, memory: none.
@@ -12,31 +12,32 @@
 struct lpi_job;
 struct lpi_pact;
 
-/* What this room asks of the rooms above it; set when a namespace is opened. */
+/* Functions of the rooms above that this room calls; set when a namespace is opened. */
 struct lpi_ns_above {
 	/* A change over several shards cannot be brought to its end before the next opening. */
 	void (*pact_is_stuck)(struct lp_ns *ns, struct lpi_pact *pact);
-	/* Something has ended while the namespace stops: perhaps it was the last. */
+	/* An operation or its follow-up work has ended while the namespace stops: perhaps it was
+	 * the last. */
 	void (*look_stopped)(struct lp_ns *ns);
-	/* A job fails while it walks a path, or has a name to give back. */
+	/* Ends a job that fails while it walks a path, or that must take a name back. */
 	void (*fail_path)(struct lpi_job *job, int result);
 	void (*fail_named)(struct lpi_job *job, int result);
 };
 
-/* The operation is answered; its job may go on. */
+/* Answers the operation; its job may go on. */
 void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result);
-/* Something that counted in under_way has ended. */
+/* An item that counted in under_way has ended. */
 void lpi_ns_left(struct lp_ns *ns);
-/* The operation of a stuck change has ended by now: a stop does not wait for it any more. */
+/* The operation of a stuck change has ended: a stop does not wait for the change any more. */
 void lpi_ns_stranded(struct lp_ns *ns);
 
-/* Operations wait for a job or a call, or until there are fewer notices. */
+/* True if operations wait for a job or a call, or for fewer notices. */
 bool lpi_ns_has_queued(const struct lp_ns *ns);
 void lpi_ns_wake_queue(struct lp_ns *ns);
-/* All jobs are left with a pact that is never over: none comes back. */
+/* True if all jobs belong to pacts that are never over: none is given back. */
 bool lpi_ns_has_lost_jobs(const struct lp_ns *ns);
 
-/* A transaction that was to be answered durably was refused because of something that may not be
+/* True if a transaction that needs a durable answer was refused because of state that may not be
  * durable (P3). */
 bool lpi_txn_rests_on_seen(const struct lp_store_op *op, int result);
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A place has a number that is even while it says something. Who reads copies what it says, word by
- * word, and has it if the number was even and is the same afterwards.
+/* A place has a number that is even while the place is valid. A reader copies the place word by
+ * word. The copy is good if the number was even and is the same afterwards.
  *
- * The shard's thread counts for each place the transactions under way that may change what has it,
- * and its changes since the beginning. A look at the directory counts only if there was none since
- * it began.
+ * For each place the shard's thread counts the transactions under way that may change its
+ * directory, and all changes of it so far. A look at the directory is used only if the directory
+ * did not change since the look began.
  *
- * Who tells a mount of a change looks whether its kernel may know the directory, and the mount's
- * thread makes that known before it reads a place (state/kernel_holds.h): so there is a fence
- * between what each of them writes and what it reads then. */
+ * The thread that makes a change writes the place, then reads whether the mount's kernel may know
+ * the directory. The mount's thread first notes that its kernel will know it
+ * (state/kernel_holds.h), then reads the place. So each has a fence between its write and its read.
+ */
 #include "namespace/change/board.h"
 
 #include <errno.h>
@@ -19,14 +20,14 @@
 #include "namespace/change/ns_state.h"
 
 #define LOOKS    8u /* under way at a time */
-#define VAIN_MAX 8u /* looks one after the other that were overtaken by a change */
+#define VAIN_MAX 8u /* consecutive looks that a change has overtaken */
 
 #define WORDS (sizeof(struct lpi_board_view) / sizeof(uint64_t))
 
 static_assert(sizeof(struct lpi_board_view) % sizeof(uint64_t) == 0, "whole words");
 
 struct place {
-	struct lp_ino dir;       /* nr 0: nobody has it */
+	struct lp_ino dir;       /* nr 0: the place is free */
 	struct lp_ino asked_for; /* once */
 	uint64_t changes;
 	uint32_t under_way; /* transactions */
@@ -34,7 +35,7 @@ struct place {
 	bool is_looked_at;
 	bool is_wanted; /* again, when nothing is under way */
 	bool was_asked; /* by a message, since the last change */
-	/* Any thread's. */
+	/* Read by any thread. */
 	_Atomic uint64_t seq;
 	_Atomic bool is_read; /* since it was written */
 	_Atomic uint64_t words[WORDS];
@@ -57,12 +58,12 @@ struct lpi_board {
 
 static struct place *place_of(struct lpi_board *board, struct lp_ino ino)
 {
-	/* All of a number counts there, its shard too. */
+	/* All bits of a number count, those of its shard, too. */
 	static_assert(LPI_BOARD_PLACES == 1u << 8, "the upper eight bits");
 	return &board->places[ino.nr * UINT64_C(0x9e3779b97f4a7c15) >> 56];
 }
 
-/* --- What any thread sees --------------------------------------------------------------------- */
+/* --- Reading and writing a place -------------------------------------------------------------- */
 
 static bool says_something(const struct place *place)
 {
@@ -192,7 +193,7 @@ static void look_if_wanted(struct lpi_board *board, struct place *place)
 	    says_something(place) || ns->state != LPI_NS_SERVING)
 		return;
 	look = lpi_locks_hard(ns->locks) == 0 ? find_idle(board) : NULL;
-	/* Whoever asks next makes it wanted again. */
+	/* The next request for the directory makes it wanted again. */
 	if (look == NULL || ++place->vain > VAIN_MAX) {
 		place->is_wanted = false;
 		place->vain = 0;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What some directories of this shard look like, for any thread to read: the kernel asks for the
- * attributes of a directory behind each name that comes or goes in it, and of one that is spread
- * all shards know a part.
+/* Attributes of some directories of this shard, for any thread to read. The kernel asks for the
+ * attributes of a directory after each name that comes or goes in it. Each shard knows only a part
+ * of a spread directory.
  *
- * A place says how its directory was when nothing was under way that changes it. It says nothing
- * from before a transaction that may change it is submitted until it has ended and the directory
- * was looked at again; nor while anything is being decided here over several shards. So who reads
- * it sees what he would have been told by a message, at some moment since he began. What he sees
- * need not be durable.
+ * A place has the attributes of its directory at a time when no change of it was under way. It is
+ * invalid from before a transaction that may change the directory is submitted until the
+ * transaction has ended and the directory was read again. It is also invalid while this shard takes
+ * part in deciding a change over several shards. So a reader sees the same as a message to the
+ * shard would have returned at some moment since the reader began. The attributes need not be
+ * durable.
  *
- * A directory gets a place when it is asked for a second time, and is looked at again behind a
- * change only if somebody has read it, or asked for it, since the last one.
+ * A directory gets a place when a mount asks for it a second time. After a change it is read again
+ * only if a reader has read its place, or asked for it, since the last change.
  *
- * Threads: the shard's, but for lpi_board_read(). Blocking, errors: none. Allocation: new. Limits:
- * LPI_BOARD_PLACES, by hash: of two directories with one place the last one has it.
+ * Threads: the shard's, except lpi_board_read(). Blocking, errors: none. Allocation: new. Limits:
+ * LPI_BOARD_PLACES, by hash. If two directories hash to one place, the later one takes it.
  */
 #ifndef LP_NAMESPACE_CHANGE_BOARD_H
 #define LP_NAMESPACE_CHANGE_BOARD_H
@@ -25,7 +26,7 @@
 struct lp_ns;
 struct lpi_board;
 
-/* Of a shard's fragment, as LP_STORE_DIR tells it. */
+/* The state of a shard's fragment, as LP_STORE_DIR returns it. */
 struct lpi_fragment_view {
 	uint64_t entries_cnt;
 	uint64_t name_bytes;
@@ -51,14 +52,15 @@ int lpi_board_new(struct lp_ns *ns, struct lpi_board **ret_board) LP_MUST_CHECK;
 /* Accepts NULL. */
 void lpi_board_free(struct lpi_board *board);
 
-/* Of an operation of the store: it is about to be submitted, and it has ended. */
+/* A store operation is about to be submitted, and has ended. */
 void lpi_board_begins(struct lpi_board *board, const struct lp_store_op *op);
 void lpi_board_ended(struct lpi_board *board, const struct lp_store_op *op);
-/* Something is being decided, or the store has failed: no place says anything. */
+/* A change over several shards is being decided, or the store has failed: all places are
+ * invalid. */
 void lpi_board_doubt(struct lpi_board *board);
 /* A mount has asked for that directory. */
 void lpi_board_want(struct lpi_board *board, struct lp_ino dir);
-/* Any thread. False: it is not known without asking. */
+/* Any thread. False: the caller must ask the shards. */
 bool lpi_board_read(struct lpi_board *board, struct lp_ino dir,
 		    struct lpi_board_view *ret_view) LP_MUST_CHECK;
 

@@ -18,7 +18,7 @@ struct world {
 	struct lpi_ns_sim *sim;
 	struct lp_prng prng;
 	struct lp_ino dirs[DIRS];
-	struct lp_ns_found before[DIRS]; /* what is under way, or comes next */
+	struct lp_ns_found before[DIRS]; /* the change under way, or the next one */
 	uint64_t peeks;
 	uint64_t hits;
 };
@@ -70,7 +70,7 @@ static void do_it(struct world *world, struct lp_ns_op *op)
 	}
 }
 
-/* Nothing else is under way, so from here on nothing changes. */
+/* Nothing else is under way, so the directories do not change from here on. */
 static void check(struct world *world)
 {
 	for (uint32_t i = 0; i < DIRS; i++) {

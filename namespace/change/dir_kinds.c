@@ -31,7 +31,7 @@ bool lpi_dir_is_alive(const struct lp_ns *ns, struct lp_ino dir)
 	return slot->ino.nr == dir.nr && slot->is_alive;
 }
 
-/* If there is a place for it: its kind is known then. */
+/* Only if the directory has a place: its kind is known then. */
 void lpi_dir_alive_learn(struct lp_ns *ns, struct lp_ino dir)
 {
 	struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);

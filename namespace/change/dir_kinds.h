@@ -12,7 +12,7 @@
 
 struct lp_ns;
 
-/* What never changes of a directory. */
+/* The properties of a directory that never change. */
 struct lpi_dir_kind {
 	struct lp_ino ino; /* nr 0: nothing is here */
 	bool is_spread;

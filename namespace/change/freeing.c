@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is counted is read behind the flag that it belongs to: who sees that nothing is under way
- * any more sees that it has ended. */
+/* A counter is read after the flag that it belongs to. So a thread that sees the flag cleared also
+ * sees the count of the end. */
 #include "namespace/change/freeing.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ void lpi_freeing_fini(struct lp_ns *ns)
 	free(ns->freeing.round_calls);
 }
 
-/* --- What goes -------------------------------------------------------------------------------- */
+/* --- Freeing on this shard -------------------------------------------------------------------- */
 
 void lpi_freeing_begin(struct lp_ns *ns)
 {
@@ -67,7 +67,7 @@ void lpi_freeing_look(struct lp_ns *ns)
 		freeing->store = (struct lp_store_freeing){0};
 		return;
 	}
-	/* What others have begun to free since then is not waited for. */
+	/* Does not wait for space that others have begun to free since then. */
 	if (lp_store_is_freeing(ns->options.store, &freeing->store)) {
 		if (freeing->store.progress != progress)
 			happened(freeing);
@@ -144,7 +144,7 @@ void lpi_freeing_tries(const struct lp_ns *ns, struct lpi_freeing_wait *wait)
 							memory_order_acquire);
 }
 
-/* An orphan that nobody needs any more may be one of which nobody here has heard yet. */
+/* An orphan may have been closed or forgotten without this shard knowing it yet. */
 static bool has_more_rounds(struct lp_ns *ns, const struct lpi_freeing_wait *wait)
 {
 	if (ns->freeing.round_cnt >= wait->round_end)
@@ -170,7 +170,7 @@ bool lpi_freeing_goes_on(struct lp_ns *ns, struct lpi_freeing_wait *wait)
 	if (wait->cnt == 0)
 		wait->since_ns = now_ns;
 	if (wait->cnt++ == 0 || sight.event_cnt != wait->event_cnt) {
-		/* One that has been asked for already may be nearly over. */
+		/* The round that is under way may be nearly over. */
 		wait->round_end = ns->freeing.round_cnt + LPI_FREEING_ROUNDS + 1;
 		wait->idle_cnt = 0;
 		wait->idle_since_ns = now_ns;

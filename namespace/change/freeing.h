@@ -39,13 +39,13 @@
 #include "store/store.h"
 
 #define LPI_FREEING_HELD_NS (250 * LP_NS_PER_MS)
-/* From the kernel to whoever reads, to who works on it, to the inode's shard, and back, twice; a
- * message that was sent in one round has arrived in the next. */
+/* A message goes from the kernel to the reading thread, to the thread that works on it, to the
+ * inode's shard, and back, twice. A message that was sent in one round has arrived in the next. */
 #define LPI_FREEING_ROUNDS 16u
-/* Looks, a millisecond apart at least: without any progress; and in all. */
+/* Numbers of looks, at least a millisecond apart: without any progress, and in all. */
 #define LPI_FREEING_IDLE_LOOKS 10000u
 #define LPI_FREEING_LOOKS_MAX  60000u
-/* The store may have hoped as long for each look: then few are enough after this time. */
+/* The store may have waited as long in each look, so few looks are enough after this time. */
 #define LPI_FREEING_LOOKS_MIN 3u
 #define LPI_FREEING_IDLE_NS   (30 * LP_NS_PER_S)
 #define LPI_FREEING_MAX_NS    (120 * LP_NS_PER_S)
@@ -53,48 +53,50 @@
 struct lp_ns;
 struct lpi_call;
 
-/* Of one shard; zeroed memory is one that frees nothing. The atomic ones are for all threads. */
+/* State of one shard; in zeroed memory nothing is being freed. The atomic fields are for all
+ * threads. */
 struct lpi_freeing {
 	_Atomic bool is_under_way;
-	_Atomic uint64_t ended_cnt; /* how often that has ended */
-	_Atomic uint64_t event_cnt; /* what has happened to orphans, and to what goes */
+	_Atomic uint64_t ended_cnt; /* how often freeing under way has ended */
+	_Atomic uint64_t event_cnt; /* counts events of orphans and of inodes being removed */
 	_Atomic uint64_t
-		held_ns; /* when an orphan last was closed that is held; 0: there is none */
+		held_ns; /* when an orphan that is still held was last closed; 0: there is none */
 	_Atomic bool has_orphans;
 	uint32_t unnaming_cnt; /* changes under way that take an inode its last name */
 	struct lp_store_freeing store;
 
-	/* Rounds that this shard asks for. */
+	/* Rounds that this shard has started. */
 	uint64_t round_cnt;     /* that have ended */
 	uint32_t round_pending; /* shards that have not answered */
 	struct lpi_call *round_calls;
 };
 
-/* Of who found no space; zeroed when he first asks for it. */
+/* One wait of a transaction that found no space; zeroed before its first try. */
 struct lpi_freeing_wait {
-	uint64_t ended_cnt; /* of all shards, when he last tried */
+	uint64_t ended_cnt; /* sum over all shards at the last try */
 	uint64_t event_cnt;
 	uint64_t round_end;
-	uint64_t since_ns; /* when he first found none */
+	uint64_t since_ns; /* when the transaction first found no space */
 	uint64_t idle_since_ns;
 	uint32_t idle_cnt;
 	uint32_t cnt;
 };
 
-/* -ENOMEM; fini accepts what was not made. */
+/* -ENOMEM; fini accepts a struct whose init failed. */
 int lpi_freeing_init(struct lp_ns *ns) LP_MUST_CHECK;
 void lpi_freeing_fini(struct lp_ns *ns);
 
-/* Something has begun to go here. */
+/* An inode or its blocks have begun to be freed here. */
 void lpi_freeing_begin(struct lp_ns *ns);
-/* An orphan is only held from now on. */
+/* From now on an orphan is held but not open. */
 void lpi_freeing_held(struct lp_ns *ns);
-/* In each turn: whether all of it has ended. */
+/* In each turn: looks whether all freeing has ended. */
 void lpi_freeing_look(struct lp_ns *ns);
 
-/* He is about to look for space. */
+/* Call it before the transaction looks for space. */
 void lpi_freeing_tries(const struct lp_ns *ns, struct lpi_freeing_wait *wait);
-/* He found none: whether any shard has more since then, or will soon. */
+/* Call it when the transaction found no space. True if any shard has freed some since then, or will
+ * soon. */
 bool lpi_freeing_goes_on(struct lp_ns *ns, struct lpi_freeing_wait *wait);
 
 #endif

@@ -115,7 +115,8 @@ static void nothing(struct lp_timer *timer)
 	(void)timer;
 }
 
-/* What was given way for one shard may be room for another: until none takes any more. */
+/* Space that was freed for one shard may be room for another: repeats until no shard takes any
+ * more. */
 static void fill(struct world *world)
 {
 	for (uint32_t full = 0; full < FILES;) {
@@ -195,7 +196,7 @@ static uint64_t freeing_waits(const struct world *world)
 	return cnt;
 }
 
-/* P6: the kernel forgets it a moment later, before or after somebody finds no space. */
+/* P6: the kernel forgets the inode delay_ns later, before or after an operation finds no space. */
 static void check_waits(uint32_t shard_idx, uint64_t delay_ns)
 {
 	struct world world;
@@ -219,7 +220,7 @@ static void test_waits(void **state)
 	}
 }
 
-/* What the kernel keeps is in use: that is waited for once, and not long. */
+/* Inodes that the kernel keeps are in use: an operation waits for them once, and not long. */
 static void test_full_in_a_moment(void **state)
 {
 	(void)state;
@@ -240,9 +241,9 @@ static void test_full_in_a_moment(void **state)
 	world_end(&world);
 }
 
-/* --- Whether it goes, nobody knows ------------------------------------------------------------ */
+/* --- Orphans that may be about to be freed ---------------------------------------------------- */
 
-/* Nobody holds the victim, but it is open; and it loses its name. */
+/* The victim is not held, but open; and it loses its name. */
 static void begin_with_open(struct world *world)
 {
 	world_begin(world);
@@ -264,8 +265,8 @@ static void close_victim(struct lp_timer *timer)
 	lp_ns_submit(world->sim->ns[0], &world->forget_op);
 }
 
-/* P6: it was closed before, but a thread that is slow says so after somebody has found no space, in
- * a turn of its own. */
+/* P6: the inode was closed before, but a slow thread reports it after an operation has found no
+ * space, in a turn of its own. */
 static void test_close_on_its_way(void **state)
 {
 	(void)state;
@@ -279,7 +280,7 @@ static void test_close_on_its_way(void **state)
 	}
 }
 
-/* What is open is in use: as soon as all shards have been heard. */
+/* An open inode is in use, which is known as soon as all shards have answered. */
 static void test_open_is_in_use(void **state)
 {
 	(void)state;
@@ -315,7 +316,7 @@ static void test_slow_device(void **state)
 
 #define PINS_MAX 512u
 
-/* I/O on what was freed never ends: nobody waits for ever, in the store and here together. */
+/* I/O on freed blocks never ends: no operation waits for ever, in the store and here together. */
 static void test_hung_io(void **state)
 {
 	(void)state;
@@ -344,8 +345,8 @@ static void test_hung_io(void **state)
 	world_end(&world);
 }
 
-/* Who looked before it ended and is told after that looks once more, however long ago it was; who
- * looked after that does not. */
+/* An operation that looked before the freeing ended, and is told after that, looks once more,
+ * however long ago it was. One that looked after that does not. */
 static void test_told_late(void **state)
 {
 	(void)state;
@@ -405,8 +406,8 @@ static int put_far(struct world *world)
 	return put(world);
 }
 
-/* What comes from another thread is copied anew for each try, to buffers of the shard's (an
- * assertion in change/shard_call.c): those of the try before have been given back. */
+/* Data from another thread is copied anew for each try, to buffers of the shard (an assertion in
+ * change/shard_call.c). The buffers of the earlier try have been given back. */
 static void test_waits_with_data(void **state)
 {
 	(void)state;
@@ -481,8 +482,8 @@ static void test_copy_waits(void **state)
 	world_end(&world);
 }
 
-/* A put over something on another shard takes that its last name: its own removal is no space that
- * is on its way to it, for it happens only with the rest. */
+/* A put that replaces a file on another shard takes its last name. This removal frees no space for
+ * the put itself, because it ends only with the put. */
 static void test_own_removal(void **state)
 {
 	(void)state;
@@ -508,8 +509,8 @@ static void test_own_removal(void **state)
 	world_end(&world);
 }
 
-/* A name that is there is told before that there is no space: also where the puts before were all
- * of new names, and so nobody looks for this one. */
+/* An existing name is reported before a lack of space, also where the puts before were all of new
+ * names, so that this name is not looked up. */
 static void test_full_and_there(void **state)
 {
 	(void)state;

@@ -67,9 +67,9 @@ struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx)
 	return &ask->op;
 }
 
-/* By numbers and names, whose results nobody remembers. Who changes something durably need not wait
- * for each thing that he looks at either: what he has seen is durable before or with the change,
- * or before he is told that there is none. */
+/* True for operations by number and name, whose answers are not remembered, if they need only be
+ * ordered. A durable change need not wait for each of its looks either. What it has seen is durable
+ * before or with the change, or before the answer that there is no change. */
 static bool may_see_ordered(const struct lp_ns_op *op)
 {
 	bool is_change = op->opcode == LP_NS_MAKE || op->opcode == LP_NS_REMOVE ||
@@ -78,8 +78,8 @@ static bool may_see_ordered(const struct lp_ns_op *op)
 	       (op->ack == LP_ACK_ORDERED && op->opcode != LP_NS_SYNC && op->opcode < LP_NS_WALK);
 }
 
-/* By number, and before it holds anything: what it looks at is as all that came before has left
- * it. */
+/* True for an operation by number that holds nothing yet: it sees its inode as all earlier ones
+ * have left it. */
 static bool keeps_turn(const struct lpi_job *job)
 {
 	return job->op != NULL && job->op->opcode <= LP_NS_CLOSE && job->lock_cnt == 0 &&
@@ -101,8 +101,9 @@ static void start(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *a
 	start_as(job, shard_idx, ask, is_locked, false);
 }
 
-/* Only what could be taken back has to be made durable before a change that rests on it: a shard
- * that has failed cannot do that, but what it serves since then is durable (rule L7). */
+/* Only state that a crash could take back must be made durable before a change that rests on it. A
+ * shard that has failed cannot sync, but the state that it serves since then is durable (rule
+ * L7). */
 static void seen(struct lpi_call *call)
 {
 	if (call->saw_ordered)
@@ -220,8 +221,8 @@ static struct lpi_job_lock *add_lock(struct lpi_job *job, enum lpi_lock_class cl
 	return lock;
 }
 
-/* Of a spread directory two names with one hash may be on different shards, and each is locked on
- * its own: where it is follows from another hash. */
+/* Two names of a spread directory with one hash may be on different shards, because another hash
+ * chooses the shard. Each is locked on its own. */
 static struct lpi_job_lock *find_lock(struct lpi_job *job, enum lpi_lock_class class,
 				      uint32_t shard_idx, struct lp_ino ino, uint64_t hash)
 {
@@ -313,7 +314,7 @@ static bool is_before(const struct lpi_job_lock *a, const struct lpi_job_lock *b
 	return a->lock.hash < b->lock.hash;
 }
 
-/* The first in the order that was not asked for; NULL: all were. */
+/* The first lock in the order that was not requested yet; NULL: all were. */
 static struct lpi_job_lock *next_lock(struct lpi_job *job)
 {
 	struct lpi_job_lock *best = NULL;
@@ -339,8 +340,8 @@ static const struct lpi_lock *sibling_of(struct lpi_job *job, const struct lpi_j
 	return NULL;
 }
 
-/* Who holds a whole fragment may remove the directory. No name of it is held here now, so nobody
- * relies on its being there: that is forgotten, and asked for again. */
+/* The owner of a whole fragment may remove the directory. No name of it is locked here now, so no
+ * operation relies on its existence: the knowledge is dropped, and asked for again. */
 static void note_held(struct lp_ns *ns, const struct lpi_lock *lock)
 {
 	if (lock->kind == LPI_LOCK_FRAGMENT && lpi_lock_is_held(lock))
@@ -365,7 +366,7 @@ static void run_acquire(struct lpi_call *call)
 
 static void lock_more(struct lpi_job *job);
 
-/* What it has by now is given back at its end. */
+/* Locks granted so far are given back when the job ends. */
 static void lock_refused(struct lpi_job *job)
 {
 	lpi_end_fn *end = job->lock_refused;
@@ -456,7 +457,7 @@ static void forget_locks(struct lpi_job *job)
 static void all_released(struct lpi_job *job)
 {
 	lpi_step_fn *next = job->after_unlock;
-	/* Those of a pact that is not over are in its hand still. */
+	/* A pact that is not over still holds its locks. */
 	if (!job->has_pact)
 		forget_locks(job);
 	next(job);
@@ -514,7 +515,7 @@ void lpi_wide_free(struct lpi_wide *wide)
 	}
 }
 
-/* One that went with a change that is stuck, when there was no memory for another. */
+/* Replaces a wide set that a stuck change has kept, when there was no memory for another. */
 static void make_up_wide(struct lp_ns *ns)
 {
 	struct lpi_wide *wide = NULL;
@@ -524,7 +525,7 @@ static void make_up_wide(struct lp_ns *ns)
 	ns->wides = wide;
 }
 
-/* There is nobody who could give one back. Perhaps inside the submit. */
+/* No job has a set that it could give back. Perhaps called inside the submit. */
 static void refuse_wide(struct lpi_job *job)
 {
 	job->next = NULL;
@@ -697,7 +698,7 @@ void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino)
 	LP_ASSERT(part->adopted.nr == 0);
 	LP_ASSERT(has_inode_lock(job, ino));
 	part->adopted = ino;
-	/* Absent: it goes. */
+	/* Without a value the record is removed. */
 	(void)mark_change(job, ino, LP_UNFINISHED_KIND_ORPHAN);
 }
 
@@ -709,8 +710,9 @@ void lpi_job_unname(struct lpi_job *job, struct lp_ino ino)
 	part->unnamed = ino;
 }
 
-/* The coordinator's own, and that of a change on one shard, is checked and goes with its changes:
- * it is never prepared. Beside the inode it is sealed and goes with that, which may be later. */
+/* A fragment of the coordinator, or of a change on one shard, is never prepared: it is checked and
+ * dropped with the changes. A fragment beside the inode is sealed and goes with the inode, which
+ * may be later. */
 static void seal_own(struct lpi_job *job)
 {
 	struct lpi_pact *pact = &job->pact;
@@ -725,7 +727,7 @@ static void seal_own(struct lpi_job *job)
 	change->dir.drop = !change->dir.seal;
 }
 
-/* The lowest shard that has changes to make, if nobody was named. */
+/* The lowest shard that has changes to make, unless the job named one. */
 static void choose_coordinator(struct lpi_pact *pact)
 {
 	bool is_named = pact->coordinator != NULL;
@@ -782,7 +784,7 @@ static void pact_decided(struct lpi_pact *pact)
 	job->next = NULL;
 	if (pact->result < 0)
 		job->seen_shards |= job->rested_shards;
-	/* What is in its way may be only ordered, too. */
+	/* The state that the change was refused for may be only ordered, too. */
 	bool is_refused = pact->failed != NULL && pact->result != -EIO && pact->result != -EROFS;
 	if (is_refused)
 		job->seen_shards |= UINT64_C(1) << pact->failed->shard_idx;
@@ -824,9 +826,7 @@ static void start_pact(struct lpi_job *job)
 	lpi_pact_start(pact);
 }
 
-/* Syncs the shards on which something was seen, some at a time; returns how many, 0 when it is
- * done.
- */
+/* Syncs the shards in seen_shards, some at a time. Returns how many; 0: all are synced. */
 static uint32_t sync_seen(struct lpi_job *job)
 {
 	uint32_t asked = 0;
@@ -849,7 +849,7 @@ static int synced_result(const struct lpi_job *job)
 	return r;
 }
 
-/* All of it is durable, or the change cannot be made. */
+/* All seen state is durable, or the change cannot be made. */
 static void seen_durable(struct lpi_job *job);
 
 static void make_seen_durable(struct lpi_job *job)
@@ -904,8 +904,8 @@ static void unlocked(struct lpi_job *job)
 		lpi_ns_stranded(job->ns);
 }
 
-/* What the job held may be what the kernel waits for, so the kernel is told when it has all been
- * given back; but what a pact holds still is not waiting for this. */
+/* The kernel may wait for something that the job held. So the kernel is told after the job has
+ * given all back. Locks that a pact still holds do not wait for the kernel. */
 static void unlocked_to_tell(struct lpi_job *job)
 {
 	struct lpi_notice *notice = job->notice;
@@ -927,12 +927,13 @@ void lpi_job_stop(struct lpi_job *job, int result)
 		lpi_job_end(job, result);
 }
 
-/* What an operation says is durable, also that it found something in its way. */
+/* An answer rests on durable state only, also an answer that the operation was refused. */
 static void end_durable(struct lpi_job *job)
 {
 	int r = synced_result(job);
 	if (r < 0 && job->end_result >= 0)
-		job->ns->above->fail_named(job, r); /* what it opened for the caller is nobody's */
+		job->ns->above->fail_named(job,
+					   r); /* closes the inode that it opened for the caller */
 	else
 		lpi_job_end(job, r < 0 ? r : job->end_result);
 }

@@ -39,7 +39,7 @@
 #define LPI_JOB_ASKS  6u
 #define LPI_JOB_LOCKS 8u
 #define LPI_JOB_PARTS 8u
-/* Inodes whose attributes a readdir asks for at once, if it has got one of the batches. */
+/* Inodes whose attributes a readdir asks for at once, if it has a batch. */
 #define LPI_STAT_BATCH   48u
 #define LPI_STAT_BATCHES 8u
 
@@ -50,11 +50,12 @@ struct lpi_copy_page;
 typedef void lpi_step_fn(struct lpi_job *job);
 typedef void lpi_end_fn(struct lpi_job *job, int result);
 
-/* The classes of locks, in the order in which they are asked for (namespace NS2). Whole fragments
- * and names are in one order, a fragment before its names: whoever holds a name holds its fragment
- * too, shared, and would keep it from somebody for whose names he waits. */
+/* The classes of locks, in the order in which they are requested (namespace NS2). Whole fragments
+ * and names are in one order, a fragment before its names. The owner of a name's lock holds its
+ * fragment, too, shared, and so blocks a job that wants the whole fragment. In another order it
+ * could wait for names of that same job. */
 enum lpi_lock_class {
-	LPI_CLASS_TOKEN, /* of those who move directories: on shard 0 */
+	LPI_CLASS_TOKEN, /* of operations that move directories: on shard 0 */
 	LPI_CLASS_FRAGMENT,
 	LPI_CLASS_NAME,
 	LPI_CLASS_INODE
@@ -80,9 +81,9 @@ struct lpi_stat_batch {
 	struct lpi_job_ask asks[LPI_STAT_BATCH];
 };
 
-/* Locks and parts on all shards, for who removes a directory that is spread. */
+/* Locks and parts on all shards, for the removal of a spread directory. */
 struct lpi_wide {
-	struct lpi_wide *next; /* of those that nobody has */
+	struct lpi_wide *next; /* list of the unused ones */
 	uint32_t cnt;
 	struct lpi_job_lock *locks; /* one for each shard */
 	struct lpi_part *parts;
@@ -99,10 +100,10 @@ struct lpi_entry {
 	bool has_attrs;
 	struct lp_attrs attrs;
 	uint64_t insertion;
-	char name[255]; /* the last: cleared is only what is before it */
+	char name[255]; /* must be last: only the fields before it are cleared */
 };
 
-/* What all fragments of a directory say together. */
+/* The sum over all fragments of a directory. */
 struct lpi_dir_stat {
 	struct lp_ino ino;
 	struct lp_attrs attrs; /* of the inode */
@@ -118,14 +119,14 @@ struct lpi_dir_stat {
 	int result;
 };
 
-/* Where on a path a walk is (ops/paths.c), or how far up (ops/rename.c). */
+/* The place of a walk on a path (ops/paths.c), or up the tree (ops/rename.c). */
 struct lpi_walk {
 	struct lp_bytes path;
 	uint32_t pos; /* of the next name */
 	uint32_t depth;
 	uint32_t restarts;
 	bool makes_dirs; /* that are missing, as a put does */
-	bool has_made;   /* one; they go again if the operation fails */
+	bool has_made;   /* has made a directory; it is removed again if the operation fails */
 	struct lp_ino dir;
 	bool is_spread;
 	uint64_t generation; /* of the cache, when the next name was asked for */
@@ -133,7 +134,7 @@ struct lpi_walk {
 	int result;
 };
 
-/* The caches of paths are being told (ops/paths.c). */
+/* Freezing or thawing the caches of paths on all shards (ops/paths.c). */
 struct lpi_telling {
 	uint32_t shard_idx; /* the next to be told */
 	bool is_thaw;
@@ -148,13 +149,13 @@ struct lpi_copying {
 	uint64_t length_max; /* that is cloned at once */
 	uint64_t length_now; /* the same, as holes were found so far */
 	uint32_t tries;
-	bool is_sparse;             /* data is looked for before it is cloned: */
+	bool is_sparse;             /* data is searched for before it is cloned: */
 	bool is_at_data;            /* at the offset there is some */
-	bool is_omap;               /* these are being copied, else xattrs */
+	bool is_omap;               /* omap values are being copied, otherwise xattrs */
 	struct lpi_copy_page *page; /* out of a pool */
 };
 
-/* What is to be removed (ops/links.c). */
+/* The entry to be removed (ops/links.c). */
 struct lpi_removal {
 	bool takes_file;
 	bool takes_dir;
@@ -164,22 +165,22 @@ struct lpi_removal {
 	uint64_t version_nr;
 };
 
-/* Up the path of something that went (ops/delete.c). */
+/* The walk up the path of a removed name (ops/delete.c). */
 struct lpi_pruning {
 	struct lp_bytes path;
 	lpi_step_fn *next;
 };
 
-/* An object that is to get a name by path (ops/put.c). */
+/* An object that will get a name by path (ops/put.c). */
 struct lpi_put {
 	struct lp_bytes path;
 	enum lp_ns_if condition;
 	uint64_t version_nr;
 	struct lp_ino upload; /* the inode that gets it; nr 0: a new one */
-	bool is_guess;        /* the name was not looked up: it is expected to be new */
-	bool guards_version;  /* of what is replaced */
-	bool has_acl;         /* of what is replaced, or whose mode is set */
-	bool has_source_acl;  /* a copy: it has got the ACL of its source */
+	bool is_guess;        /* the name was not looked up, because it is probably new */
+	bool guards_version;  /* of the replaced file */
+	bool has_acl;         /* of the replaced file, or of the one whose mode is set */
+	bool has_source_acl;  /* a copy: it has received the ACL of its source */
 	uint32_t acl_len;
 	uint32_t xattr_idx; /* the next to be set before it has a name */
 	uint16_t mode;
@@ -188,8 +189,8 @@ struct lpi_put {
 	uint32_t xattr_cnt;
 	uint32_t opens;        /* of the upload, to be given back when it has a name */
 	struct lp_ino source;  /* of a copy, which is open; nr 0: none */
-	struct lp_attrs old;   /* of what is there already */
-	struct lp_attrs attrs; /* of the upload; then as it is in the end */
+	struct lp_attrs old;   /* of the file that has the name now */
+	struct lp_attrs attrs; /* of the upload; later the final ones */
 	uint32_t shard_idx;    /* where an upload is made */
 	lpi_step_fn *next;
 	uint8_t acl[LP_ACL_BYTES_MAX]; /* the last */
@@ -200,16 +201,16 @@ struct lpi_readdir {
 	struct lpi_items items;
 	uint32_t shard_idx;           /* that is being listed */
 	uint32_t item_idx;            /* the first whose attributes are not known */
-	uint32_t asked_first;         /* those from this one on, */
-	uint32_t asked_end;           /* and before this, are being asked for */
+	uint32_t asked_first;         /* attributes of the items from this one on, */
+	uint32_t asked_end;           /* and before this one, are being asked for */
 	uint64_t behind;              /* cookies up to this one were there before */
 	uint64_t highest;             /* of the items */
-	uint64_t end;                 /* this one, and all behind it, found no room */
+	uint64_t end;                 /* the first cookie for which there was no room */
 	uint64_t unheld;              /* of those that are asked for: a bit for each */
 	bool is_seeking;              /* by name: the entry of the cookie is being looked for */
 	bool is_full;                 /* by name */
-	uint64_t answer_bytes;        /* that the items take with who asks */
-	struct lpi_stat_batch *batch; /* out of a pool; NULL: the job's own asks must do */
+	uint64_t answer_bytes;        /* that the items take in the caller's answer */
+	struct lpi_stat_batch *batch; /* out of a pool; NULL: the job's own asks are used */
 	uint32_t after_len;
 	char after[255]; /* the last name that was listed */
 };
@@ -219,9 +220,9 @@ struct lpi_job {
 	struct lp_ns_op *op; /* NULL once it was answered */
 	lpi_step_fn *next;   /* when pending is 0 */
 	uint32_t pending;
-	uint64_t seen_shards;   /* that gave what was not durable yet: a bit each */
-	uint64_t rested_shards; /* of these, those that take part in the change */
-	uint32_t sync_cnt;      /* that are being synced before a commit, or the answer */
+	uint64_t seen_shards;   /* whose answers were not durable yet: a bit each */
+	uint64_t rested_shards; /* those of seen_shards that take part in the change */
+	uint32_t sync_cnt;      /* shards being synced before a commit, or before the answer */
 	int end_result;
 	lpi_step_fn *committed;
 	uint32_t asks_used; /* a bit for each of the asks that was ever taken */
@@ -233,11 +234,12 @@ struct lpi_job {
 	struct lpi_wide *wide;
 	struct lp_list_node node; /* of those that wait for a wide set */
 
-	struct lpi_notice *notice; /* what a mount has to be told of it; NULL: nothing */
-	bool has_pact;             /* under way, or not over yet */
-	bool is_unlocked;          /* it has ended, and nothing is left but its pact */
+	struct lpi_notice
+		*notice;  /* what the mount's kernel must be told of the change; NULL: nothing */
+	bool has_pact;    /* under way, or not over yet */
+	bool is_unlocked; /* it has ended, and nothing is left but its pact */
 
-	/* What the operations themselves keep. */
+	/* State of the operations themselves. */
 	int64_t now_ns;     /* of the day: the time of its changes */
 	uint32_t place_cnt; /* of entry and to, whose shard is looked for */
 	lpi_step_fn *placed;
@@ -252,30 +254,31 @@ struct lpi_job {
 	struct lpi_copying copying;
 	lpi_step_fn *stopped;    /* see lpi_job_stop() */
 	uint32_t rename_flags;   /* LP_NS_RENAME_* */
-	enum lp_ns_if rename_if; /* on what is replaced: exists, this version, or any */
+	enum lp_ns_if rename_if; /* on the replaced inode: exists, this version, or any */
 	uint64_t rename_version_nr;
-	bool is_durable; /* its changes are, whatever the operation asks for */
+	bool is_durable; /* its changes are durable even if the operation asks for less */
 	uint32_t tries;  /* how often it began again */
 	lpi_step_fn *again;
 	bool is_stuck; /* its pact is never over */
 	int result;
 	const struct lpi_entry *needs_dir; /* whose directory is asked for */
-	uint32_t needs_no_flags;           /* that it must not have */
+	uint32_t needs_no_flags;           /* flags that this directory must not have */
 	lpi_step_fn *dir_is_there;
 	lpi_step_fn *dir_is_gone; /* instead of the end, */
-	lpi_end_fn *dir_failed;   /* which it comes to else */
+	lpi_end_fn *dir_failed;   /* called in all other cases */
 	bool needs_token;
-	bool is_frozen;         /* the caches of paths are */
-	struct lp_ino gone_dir; /* that goes, and whose fragments are locked; nr 0: none */
+	bool is_frozen; /* the caches of paths are */
+	struct lp_ino
+		gone_dir; /* the directory to be removed, whose fragments are locked; nr 0: none */
 	bool is_gone_spread;
 	lpi_step_fn *begin_again;
 	struct lp_ino counted; /* an inode that is open for this; nr 0: none */
-	struct lp_ino held;    /* for the result; let go if it fails. nr 0: none */
+	struct lp_ino held;    /* inode held for the result; given back if it fails. nr 0: none */
 	lpi_step_fn *uncounted;
 	struct lpi_put put;
-	/* From the ACL in it on nothing is cleared when a job begins, which is nearly all of it:
-	 * each of these is when it is taken, and of the pact and the entries what is in front of
-	 * their parts and names. */
+	/* Only the fields before put.acl are cleared when a job begins, because the rest is nearly
+	 * all of its memory. Each field below is cleared when it is first used. Of the pact and the
+	 * entries only the fields before their parts and names are cleared. */
 	struct lpi_pact pact;
 	struct lpi_entry entry;
 	struct lpi_entry to; /* of two: where it goes */
@@ -293,36 +296,37 @@ LP_LIST_DEFINE(lpi_job_list, struct lpi_job, node);
 
 /* --- Asking ----------------------------------------------------------------------------------- */
 
-/* asks[idx], to be used; zeroed the first time. */
+/* Returns asks[idx] for use; it is zeroed the first time. */
 struct lpi_job_ask *lpi_job_ask_at(struct lpi_job *job, uint32_t idx);
-/* Its operation, to be filled in. */
+/* Returns the operation of asks[idx], to be filled in. */
 struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
-/* Submits it to a shard's store. Who holds locks on what it is about, or must not wait for others'
- * changes, says so. For an operation of a mount what is seen may be ordered only; a change that
- * follows rests on it, see lpi_job_commit(). */
+/* Submits asks[idx] to a shard's store. is_locked: the caller holds locks on the inode or name, or
+ * must not wait for others' changes. The answer to an operation of a mount may be ordered only. A
+ * change that follows rests on it, see lpi_job_commit(). */
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked);
-/* The same of what is locked, whatever the operation, on a shard that will take part in its change:
- * what is seen may be ordered only. */
+/* The same for a locked inode or name, for any operation, on a shard that will take part in its
+ * change: the answer may be ordered only. */
 void lpi_job_ask_part(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
-/* The same with an ask that is not one of the job's, which is zeroed but for its operation. */
+/* The same with an ask outside job->asks, of which all but the operation is zeroed. */
 void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask);
-/* The same of a STAT of a directory, for who wants to know whether it is there, of which kind,
- * where, or whether there is room for one more directory in it: names in it that are being decided
- * about, perhaps for ever, do not matter for that. But its counts and times are for nobody to be
- * shown. */
+/* The same for a STAT of a directory. The caller wants to know whether the directory exists, its
+ * kind and place, or whether there is room for one more directory in it. The STAT does not wait for
+ * names in it that are being decided, perhaps for ever. So the caller must not return its counts
+ * and times. */
 void lpi_job_ask_dir(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
-/* The same for what others shall rely on, too: it is durable when it is known. */
+/* The same for a fact that later operations will rely on: the answer is durable. */
 void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
-/* The same of a STAT or LOOKUP (lpi_call_hold(), with the operation of asks[stat_idx]). */
+/* The same for a STAT or LOOKUP with a hold (lpi_call_hold(), with the operation of
+ * asks[stat_idx]). */
 void lpi_job_ask_held(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, uint32_t stat_idx,
 		      bool is_locked);
-/* The same with an operation that is not the job's: it waits for others' changes. */
+/* The same with a store operation outside the job: it waits for others' changes. */
 void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struct lp_store_op *op);
 /* The same for any other call: run() is called on that shard, and finds the job as
  * LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job. Its result is the call's. */
 void lpi_job_run(struct lpi_job *job, uint32_t shard_idx, uint32_t idx,
 		 void (*run)(struct lpi_call *call));
-/* Goes on with next when all that was asked is answered, which something was. */
+/* Goes on with next when all asks are answered. At least one must have been submitted. */
 void lpi_job_wait(struct lpi_job *job, lpi_step_fn *next);
 /* Goes on with next soon. */
 void lpi_job_soon(struct lpi_job *job, lpi_step_fn *next);
@@ -332,78 +336,83 @@ void lpi_job_soon(struct lpi_job *job, lpi_step_fn *next);
 void lpi_job_lock_token(struct lpi_job *job);
 void lpi_job_lock_name(struct lpi_job *job, const struct lpi_entry *entry);
 void lpi_job_lock_inode(struct lpi_job *job, struct lp_ino ino);
-/* On one shard; or on all of them, with a wide set, which must have been waited for. Together
- * with the names, in one lpi_job_lock(): who learns only from a locked name which directory is to
- * go unlocks, locks both, and looks again. Not of a directory of which a name is locked, too. */
+/* Locks the fragment on one shard; or on all of them, with a wide set, which must have been waited
+ * for. Call it together with the locks of names, before one lpi_job_lock(). If a job learns only
+ * from a locked name which directory will be removed, it unlocks, locks both, and looks again. A
+ * job must not lock a fragment and a name in it. */
 void lpi_job_lock_fragment(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
 void lpi_job_lock_fragments(struct lpi_job *job, struct lp_ino dir);
-/* Goes on with next when all are held: perhaps from inside this call. If one never will be, because
- * a change over several shards is stuck (-EIO): with job->lock_refused, once, or lpi_job_stop(). */
+/* Goes on with next when all locks are held, perhaps from inside this call. If a lock can never be
+ * granted because a change over several shards is stuck (-EIO), goes on with job->lock_refused,
+ * once, or else lpi_job_stop(). */
 void lpi_job_lock(struct lpi_job *job, lpi_step_fn *next);
-/* Goes on with next when it has a wide set: holding no lock, for who has one may wait for that. */
+/* Goes on with next when the job has a wide set. The job must hold no lock, because the owner of a
+ * set may wait for that lock. */
 void lpi_job_take_wide(struct lpi_job *job, lpi_step_fn *next);
 /* Gives back all locks, to begin again from the start. */
 void lpi_job_unlock(struct lpi_job *job, lpi_step_fn *next);
 
 /* --- Changing --------------------------------------------------------------------------------- */
 
-/* One more change, or guard, on a shard: guards stand before changes, else all stay in the order
- * of the calls. */
+/* Adds a change or guard on a shard. Guards stand before changes; otherwise all keep the order of
+ * the calls. */
 struct lp_change *lpi_job_change(struct lpi_job *job, uint32_t shard_idx, enum lp_change_type type,
 				 struct lp_ino ino);
-/* A guard: it has the mode and the owner of `attrs`, or -ECANCELED. */
+/* A guard: the inode has the mode and the owner of `attrs`, or -ECANCELED. */
 void lpi_job_guard_rights(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs);
-/* A guard: it has none of these flags, or -EPERM. It joins a guard of the inode that is there. */
+/* A guard: the inode has none of these flags, or -EPERM. It joins an existing guard of the
+ * inode. */
 void lpi_job_guard_flags(struct lpi_job *job, struct lp_ino ino, uint32_t flags);
-/* Room for attributes of a change. */
+/* Memory for attributes of a change. */
 struct lp_attrs *lpi_job_attrs(struct lpi_job *job);
-/* The shard whose changes do not fit into a record: it coordinates. */
+/* Makes the shard whose changes do not fit into a record the coordinator. */
 void lpi_job_coordinate(struct lpi_job *job, uint32_t shard_idx);
-/* A fragment on a shard that must be empty, and is gone afterwards. */
+/* Seals a fragment on a shard: it must be empty, and is gone after the change. */
 void lpi_job_seal(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
 /* Puts the mark of an orphan or upload: with the change that makes it. */
 void lpi_job_mark(struct lpi_job *job, struct lp_ino ino, enum lp_unfinished_kind kind);
 /* An orphan that is locked and open gets a name; the change takes its `U` record away. */
 void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino);
-/* The inode loses its last name: it is removed, or becomes an orphan if it is open. It is locked.
- */
+/* The inode loses its last name. It is removed, or becomes an orphan if it is open. The caller has
+ * locked it. */
 void lpi_job_unname(struct lpi_job *job, struct lp_ino ino);
-/* Makes all changes, as one. Goes on with next when the outcome is known: job->pact.result. What
- * the job has seen on shards that take no part is made durable first, or a crash might take it back
- * and leave the change; on those that do it is in the log before the change. */
+/* Makes all changes, as one. Goes on with next when the outcome is known: job->pact.result. State
+ * that the job has seen on shards that take no part is made durable first; otherwise a crash might
+ * take it back and leave the change. On shards that take part it is in the log before the
+ * change. */
 void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next);
 
 /* Forgets the change, gives back all locks but not its wide set, and goes on with step, which
  * begins from the start: before a commit, or from the step behind one that failed. */
 void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
-/* Its pact will not be over before the next opening. Who waits for that, now or later, to begin
- * again, ends with -EIO. */
+/* Its pact will not be over before the next opening. Jobs that wait for it to begin again, now or
+ * later, end with -EIO. */
 void lpi_job_stuck(struct lpi_job *job);
 
 /* --- The end ---------------------------------------------------------------------------------- */
 
-/* Answers the operation; what it holds is given back, and the job when nothing of it is needed any
- * more. Where a mount has to be told of what was changed, all that comes first, then the answer. */
+/* Answers the operation and gives back all that it holds. The job is given back when its pact is
+ * over. If a mount must be told of the change, this is done before the answer. */
 void lpi_job_end(struct lpi_job *job, int result);
 
-/* Ends the job; or, if it is inside another operation, what it did there: goes on with
- * job->stopped, once, which finds the result in job->result. Locks and change are as they are. */
+/* Ends the job. If the job is a step of another operation, ends that step: goes on with
+ * job->stopped, once, which finds the result in job->result. Locks and change stay. */
 void lpi_job_stop(struct lpi_job *job, int result);
 /* The same as lpi_job_end() from a first step, which is inside a submit. */
 void lpi_job_fail(struct lpi_job *job, int result);
 
-/* A job begins: its fields are cleared, but for the last. */
+/* A job begins: all fields before put.acl are cleared. */
 void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first);
-/* The time of its changes is now: what gives a name, or takes one away, says so at its commit,
- * behind whoever had it before: the version begins with it, and a directory's times do not go back.
- */
+/* Sets the time of the job's changes to now. An operation that gives or takes a name calls it at
+ * its commit, when it holds the name. So the version begins after that of the name's earlier owner,
+ * and a directory's times do not go back. */
 void lpi_job_take_time(struct lpi_job *job);
-/* With a lock and a part for each shard; nobody's yet. */
+/* A set with a lock and a part for each shard; unused. */
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
-/* With all behind it. Accepts NULL. */
+/* Frees the set and those after it in its list. Accepts NULL. */
 void lpi_wide_free(struct lpi_wide *wide);
-/* The job keeps its wide set for good, if it has it: the others get a new one, if there is memory;
- * else later. Who needs one when there is none any more, and no memory, is stopped: -ENOMEM. */
+/* The job keeps its wide set for good, if it has one. The pool gets a new one, now or when there is
+ * memory. A job that needs a set while there is none, and no memory, is stopped: -ENOMEM. */
 void lpi_job_renew_wide(struct lpi_job *job);
 
 #endif

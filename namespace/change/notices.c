@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was changed is read from the changes themselves, so that no operation can forget to say it.
+/* Notices are made from the changes themselves, so no operation can forget to report one.
  *
- * When the kernel does not know a name, or its directory, that is all there is to do: it makes an
- * entry of what a lookup finds under the directory's lock, which a notice of a name takes, too.
- * When it does not know an inode, an answer with old attributes may be on its way to it. It is
- * counted as held then (from before these were read), so the kernel is told again until it knows
- * the inode or has been found to have forgotten it. Of an inode that it knows it takes no
- * attributes that were asked for before it was told, and data on its way lies in pages that it
- * waits for. */
+ * If the kernel does not know a name, or its directory, nothing is left to do. The kernel enters
+ * the result of a lookup under the directory's lock, which a notice of a name takes, too. If it
+ * does not know an inode, an answer with old attributes may be on its way to it. The inode is
+ * counted as held in that case, from before the attributes were read. So the kernel is told again
+ * until it knows the inode, or has forgotten it. If the kernel knows an inode, it takes no
+ * attributes that were asked for before the notice, and it waits for the pages of data that is on
+ * its way. */
 #include "namespace/change/notices.h"
 
 #include <errno.h>
@@ -17,7 +17,8 @@
 #include "namespace/change/ns_state.h"
 
 #define RETRY_NS LP_NS_PER_MS
-/* When nobody waits any more; and when an answer cannot be on its way any more. */
+/* The interval when no operation waits any more. Then the time after which no answer can be on its
+ * way any more. */
 #define RETRY_LATE_NS (50 * LP_NS_PER_MS)
 #define GIVE_UP_NS    (30 * LP_NS_PER_S)
 #define UNKNOWN_NS    (50 * LP_NS_PER_MS)
@@ -26,9 +27,9 @@
 struct lpi_notice {
 	struct lp_ns_notice face;
 	struct lpi_notice *next; /* of the same operation */
-	/* The operation's first one. */
+	/* The first notice of the operation. */
 	struct lpi_notice *first;
-	struct lp_ns_op *op; /* the first one's: NULL: it has been answered */
+	struct lp_ns_op *op; /* of the first one; NULL: it has been answered */
 	int result;
 	uint32_t pending; /* of those that are being told */
 	/* The names in it, as they count in lpi_untold. */
@@ -36,7 +37,7 @@ struct lpi_notice {
 	uint32_t slot_cnt;
 	bool is_move; /* of a mount's rename */
 	struct lp_timer limit;
-	/* What the kernel did not know. */
+	/* Telling again of items that the kernel did not know. */
 	uint64_t began_ns;
 	uint32_t item_idx; /* being asked for */
 	uint32_t kept_cnt; /* of those before it */
@@ -66,7 +67,7 @@ void lpi_notices_free(struct lp_ns *ns)
 	ns->untold = NULL;
 }
 
-/* --- What has not been told yet --------------------------------------------------------------- */
+/* --- Changes not told yet --------------------------------------------------------------------- */
 
 static struct lpi_untold *untold_of(const struct lp_ns *ns)
 {
@@ -83,7 +84,7 @@ static bool is_untold(const struct lp_ns *ns, struct lp_ino dir, struct lp_bytes
 	return atomic_load(&untold_of(ns)->names[slot_of(dir, name)]) > 0;
 }
 
-/* The name is locked by whoever has changed it: a rename of it comes later. */
+/* The operation that changed the name still holds its lock, so a rename of it comes later. */
 static void count_untold(struct lpi_notice *notice, struct lp_ino dir, struct lp_bytes name)
 {
 	uint16_t slot = slot_of(dir, name);
@@ -110,7 +111,7 @@ static void count_told(struct lpi_notice *notice)
 	notice->is_move = false;
 }
 
-/* --- Who has to be told ----------------------------------------------------------------------- */
+/* --- Which changes the kernel is told of ------------------------------------------------------ */
 
 static bool changes_something(const struct lp_ns_op *op)
 {
@@ -150,8 +151,9 @@ bool lpi_notice_must_wait(const struct lp_ns *ns, const struct lp_ns_op *op)
 	       changes_something(op);
 }
 
-/* The kernel may remember it. It always does its root. This is asked when the change can be seen,
- * by who has learned that from where it was made: see lpi_held_may(). */
+/* True if the kernel may remember the inode; it always remembers its root. The caller asks when the
+ * change can be seen, after it has learned of the change from the thread that made it: see
+ * lpi_held_may(). */
 static bool may_know(const struct lp_ns *ns, struct lp_ino ino)
 {
 	if (ino.nr == LP_INO_ROOT.nr)
@@ -160,16 +162,16 @@ static bool may_know(const struct lp_ns *ns, struct lp_ino ino)
 	       lpi_opens_may_hold(ns->peers[lp_ino_shard(ino)]->opens, ino);
 }
 
-/* What may be there to be seen: it was made, or nobody knows, or it was seen before the log failed
- * that was to have it. */
+/* True if the change may be visible: it was made, or its outcome is unknown, or it was seen before
+ * the log failed. */
 static bool may_have_happened(int result)
 {
 	return result >= 0 || result == -EIO || result == -EROFS;
 }
 
-/* --- What they have to be told ---------------------------------------------------------------- */
+/* --- Making notices --------------------------------------------------------------------------- */
 
-/* Whoever watches must see to it that the kernel believes nothing any more. */
+/* The watcher must make the kernel drop everything that it remembers. */
 static void untold(struct lp_ns *ns)
 {
 	ns->stats.face.untold++;
@@ -212,7 +214,7 @@ static struct lpi_notice *last_of(struct lpi_notice *notice)
 	return notice;
 }
 
-/* The operation's last one that has room, or one more. NULL: there is no memory. */
+/* The operation's last notice if it has room, otherwise a new one. NULL: there is no memory. */
 static struct lpi_notice *with_room(struct lp_ns *ns, struct lpi_notice **first, uint32_t name_len)
 {
 	struct lpi_notice *last = last_of(*first);
@@ -239,8 +241,8 @@ static bool is_same(const struct lp_ns_notice *face, const struct lp_ns_news *it
 	       (name.len == 0 || memcmp(face->names + item->name_at, name.data, name.len) == 0);
 }
 
-/* What is noted already, if it is in the last one; else it is new. NULL: nobody has to be told, or
- * there is no memory. */
+/* The item of this inode or name in the last notice, otherwise a new one. NULL: the kernel need not
+ * be told, or there is no memory. */
 static struct lp_ns_news *note(struct lp_ns *ns, struct lpi_notice **first, struct lp_ino ino,
 			       struct lp_bytes name)
 {
@@ -309,7 +311,7 @@ static void note_range(struct lp_ns *ns, struct lpi_notice **first, const struct
 		note_data(ns, first, change->ino, offset, change->data.length);
 }
 
-/* append_offset: where a write at the end has begun; NOBODY_KNOWS: anywhere. */
+/* append_offset: where an appending write has begun; NOBODY_KNOWS: anywhere. */
 static void note_change(struct lp_ns *ns, struct lpi_notice **first, const struct lp_change *change,
 			uint64_t append_offset)
 {
@@ -364,8 +366,8 @@ static void note_changes(struct lp_ns *ns, struct lpi_notice **first,
 		note_change(ns, first, &changes[i], NOBODY_KNOWS);
 }
 
-/* Of one that is prepared the changes are in its record; nobody else has its room now, between the
- * decision and what follows from it. */
+/* The changes of a prepared part are in its record. No other function uses its room between the
+ * decision and the next step. */
 static void note_part(struct lpi_job *job, struct lpi_part *part)
 {
 	if (part->state != LPI_PART_PREPARED) {
@@ -386,7 +388,7 @@ static struct lp_bytes name_of(const struct lpi_entry *entry)
 	return (struct lp_bytes){entry->name, entry->name_len};
 }
 
-/* The kernel has moved what it remembered under the old name, or under both. */
+/* The kernel has moved its entry under the old name, or both entries. */
 static void note_moved(struct lpi_job *job, const struct lpi_entry *from,
 		       const struct lpi_entry *to)
 {
@@ -420,8 +422,8 @@ void lpi_notice_pact(struct lpi_job *job)
 		note_part(job, pact->parts[i]);
 }
 
-/* A kernel that has not asked for the size since others changed it has put what it appended where
- * it took the end to be: that is not what is there, nor is what it has of the true place. */
+/* If other clients have changed the size since the kernel asked for it, the kernel has put appended
+ * data where it took the end to be. Its pages are wrong there, and also at the true place. */
 static void note_misplaced(struct lp_ns *ns, struct lpi_notice **first, const struct lp_ns_op *op)
 {
 	const struct lp_store_op *store = &op->store.op;
@@ -460,7 +462,7 @@ static void answer(struct lpi_notice *first)
 		lpi_ns_answer(first->face.ns, op, first->result);
 }
 
-/* One of them has been told. */
+/* One of the operation's notices has been told. */
 static void ended(struct lpi_notice *first)
 {
 	LP_ASSERT(first->pending > 0);
@@ -532,7 +534,8 @@ static void run_check(struct lpi_call *call)
 {
 	const struct lpi_notice *notice = LP_CONTAINER_OF(call, struct lpi_notice, call);
 	struct lp_ino ino = notice->face.items[notice->item_idx].ino;
-	/* Without memory nobody knows; but an answer is not on its way for long. */
+	/* Without memory it is unknown whether the inode is held; but no answer is on its way for
+	 * longer than UNKNOWN_NS. */
 	uint64_t now_ns = lp_reactor_now_ns(call->to->options.reactor);
 	bool is_young = now_ns < notice->began_ns + UNKNOWN_NS;
 	bool is_held =
@@ -540,7 +543,7 @@ static void run_check(struct lpi_call *call)
 	lpi_call_end(call, is_held ? 1 : 0);
 }
 
-/* Those of the rest that the kernel did not know, and may get to know. */
+/* Goes on with the items that the kernel did not know, and may get to know. */
 static void check_next(struct lpi_notice *notice)
 {
 	struct lp_ns_notice *face = &notice->face;
@@ -556,7 +559,8 @@ static void check_next(struct lpi_notice *notice)
 	face->item_cnt = notice->kept_cnt;
 	if (face->item_cnt == 0)
 		count_told(notice);
-	/* A rename may have moved what was told of. Nobody waits for that who has been answered. */
+	/* A rename may have moved a name that the kernel was told of. The operation need not wait
+	 * for that once it has been answered. */
 	bool is_moving =
 		notice->first->op != NULL && atomic_load(&untold_of(notice->face.ns)->moves) > 0;
 	if (face->item_cnt == 0 && !is_moving)
@@ -569,7 +573,7 @@ void lp_ns_told(struct lp_ns_notice *notice)
 {
 	struct lpi_notice *told = LP_CONTAINER_OF(notice, struct lpi_notice, face);
 	LP_ASSERT(lp_reactor_is_mine(notice->ns->options.reactor));
-	/* Nobody watches any more. */
+	/* The watch has ended. */
 	if (notice->ns->watch.tell == NULL)
 		notice->item_cnt = 0;
 	told->item_idx = 0;
@@ -581,7 +585,7 @@ void lpi_notice_tell(struct lpi_notice *first, struct lp_ns_op *op, int result)
 {
 	struct lp_reactor *reactor = first->face.ns->options.reactor;
 	uint64_t now_ns = lp_reactor_now_ns(reactor);
-	/* The kernel keeps the pages of a write to itself until that is answered. */
+	/* The kernel keeps the pages of a write locked until the write is answered. */
 	first->op = op->is_mounts ? NULL : op;
 	first->result = result;
 	first->limit.fire = too_late;

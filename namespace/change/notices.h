@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notices: what a mount's kernel is told of changes by others, before the answer (rule M2).
+/* Notices: tell a mount's kernel of changes by others, before the answer (rule M2).
  *
  * Threads: the shard's where the operation was submitted.
  * Blocking: none.
  * Memory: the pool of notices grows when more than LPI_NOTICES_MAX are at work. Beyond that number
- *   no operation begins that might need one, but those of the mount: a notice may wait for them.
+ *   only operations of the mount begin, if they might need one: a notice may wait for them.
  * Errors: none. Without memory the kernel is not told of a change, which is counted.
  * Limits: an operation is answered after LPI_NOTICE_LIMIT_NS in any case; the telling goes on.
  *
@@ -18,7 +18,7 @@
  *      while the holder of that lock waits for the operation.
  *   4. The watcher (fuse) tells the kernel, on a thread of its own (rule M3). Then the operation is
  *      answered.
- *   5. The kernel may not know a name. Then nothing is left to do: it enters what a lookup found
+ *   5. The kernel may not know a name. Then nothing is left to do: it enters the result of a lookup
  *      under the directory's lock, which the notice takes, too.
  *   6. The kernel may not know an inode that is held. Then an answer with older attributes may be
  *      on its way. The inode's shard is asked whether it is still held; if so the kernel is told
@@ -45,7 +45,7 @@
 #define LPI_NOTICE_LIMIT_NS   (2 * LP_NS_PER_S)
 #define LPI_UNTOLD_NAMES      4096u
 
-/* What a mount's kernel has not been told yet, of all shards. */
+/* Changes that a mount's kernel has not been told of yet, of all shards. */
 struct lpi_untold {
 	_Atomic uint32_t names[LPI_UNTOLD_NAMES]; /* by hash: how many changes of the name */
 	_Atomic uint32_t moves;                   /* renames that it has to be told of */
@@ -60,13 +60,13 @@ void lpi_notices_free(struct lp_ns *ns);
 /* Whether the operation must wait until there are fewer. */
 bool lpi_notice_must_wait(const struct lp_ns *ns, const struct lp_ns_op *op);
 
-/* The outcome of the job's change is known: what it has changed is added to job->notice. */
+/* Called when the outcome of the job's change is known: adds its changes to job->notice. */
 void lpi_notice_pact(struct lpi_job *job);
 /* The same of an LP_NS_STORE, added to *notice. */
 void lpi_notice_txn(struct lp_ns *ns, const struct lp_ns_op *op, int result,
 		    struct lpi_notice **notice);
-/* Tells it, and what is behind it; then answers the operation. A mount's own is answered at once.
- */
+/* Tells the kernel of this notice and the ones chained to it, then answers the operation. A mount's
+ * own operation is answered at once. */
 void lpi_notice_tell(struct lpi_notice *first, struct lp_ns_op *op, int result);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a mount is told of others' changes (rule M2): of each operation that changes something, on
- * one, two and three shards, over a watcher that says it when the test wants it. The answer waits
- * for that, with nothing in its hands (rule M3), but not for ever. */
+/* Notices to a mount of others' changes (rule M2), for each operation that changes something, on
+ * one, two and three shards. The watcher answers when the test wants it. The operation's answer
+ * waits for that without holding locks (rule M3), but not for ever. */
 #include "base/crc32c.h"
 #include "namespace/ops/names_rig_test.h"
 
@@ -207,7 +207,7 @@ static void check_names(struct lpi_t *t, struct watcher *watcher)
 	hold(t, other);
 	for (size_t d = 0; d < LP_ARRAY_SIZE(dirs); d++) {
 		struct lp_ino dir = dirs[d];
-		/* Nobody knows the directory. */
+		/* No kernel knows the directory. */
 		(void)lpi_t_file(t, dir, "unseen");
 		assert_int_equal(lpi_t_remove(t, dir, "unseen", false), 0);
 		hold(t, dir);
@@ -256,8 +256,8 @@ static void check_names(struct lpi_t *t, struct watcher *watcher)
 	}
 }
 
-/* Whatever the mount does its kernel knows; what fails has changed nothing, and what only asks,
- * neither. */
+/* The kernel knows all changes of the mount itself. A failed operation and one that only reads
+ * change nothing. */
 static void check_silent(struct lpi_t *t, struct watcher *watcher)
 {
 	struct lp_ino dir = lpi_t_spread(t, root, "dir");
@@ -275,7 +275,7 @@ static void check_silent(struct lpi_t *t, struct watcher *watcher)
 	lp_test_ok(lpi_t_lookup(t, dir, "1"));
 	lp_test_ok(lpi_t_stat(t, dir));
 	assert_int_equal(watcher->tells, 0);
-	/* What nobody knows of, or nobody any more. */
+	/* Inodes that no kernel knows, or no longer knows. */
 	forget(t, dir);
 	lp_test_ok(lpi_t_remove(t, dir, "1", false));
 	assert_int_equal(watcher->tells, 0);
@@ -538,9 +538,9 @@ static void mounts_rename(struct lpi_t *t, struct lp_ino dir, const char *name, 
 	lp_test_ok(lpi_t_do(t));
 }
 
-/* Another object has the name, and the kernel does not know yet when the mount renames it: what the
- * kernel moves is the old one. It is told of the new name behind the rename, and until it knows
- * that nobody is told that the put is done. */
+/* Another object has the name, and the kernel does not know it yet when the mount renames the name.
+ * The kernel moves the old entry. It is told of the new name after the rename, and the put is not
+ * answered until it knows that. */
 static void check_moved(struct lpi_t *t, struct watcher *watcher)
 {
 	static const uint32_t flags[] = {0, LP_NS_RENAME_EXCHANGE};
@@ -582,7 +582,8 @@ static void check_moved(struct lpi_t *t, struct watcher *watcher)
 	forget(t, dir);
 }
 
-/* Who is not told in time is not waited for any longer, once; it is told all the same. */
+/* An operation waits only so long for the kernel to be told, once; the telling goes on all the
+ * same. */
 static void check_limit(struct lpi_t *t, struct watcher *watcher)
 {
 	struct lp_ns_stats stats;
@@ -659,7 +660,8 @@ static void check_uncounted(struct lpi_t *t, struct watcher *watcher)
 	watcher->unknown = 0;
 }
 
-/* Whoever waits when the mount ends is answered then; the order of the two does not matter. */
+/* Operations that wait when the mount ends are answered then; the order of the two does not
+ * matter. */
 static void check_unwatched(struct lpi_t *t, struct watcher *watcher)
 {
 	struct lpi_ns_hand native = {.op = {.opcode = LP_NS_SET}};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each orphan goes by a transaction that removes the inode, which takes its `U` record along.
- * Nobody waits for these, so they are only ordered. What was closed goes at once. What a kernel has
- * forgotten nobody can ask for any more, and it forgets each file that it removed, one by one: they
- * are gathered for a moment, and share one write of the log, at most some 50 of which are made for
- * this in a second; but many do not wait for more, and none does while somebody finds no space
- * (freeing.h). Large ones take the store longer than this (rule S6). What fails, or is lost by a
- * crash, is for the next start. */
+/* A transaction for each orphan removes the inode and its `U` record. No operation waits for it, so
+ * it is only ordered. An orphan that was closed is removed at once. A kernel forgets each removed
+ * file by itself, and no client can ask for such a file any more. These orphans are gathered for up
+ * to 20 ms and share one write of the log, so there are at most some 50 such writes in a second. A
+ * large batch does not wait for more, and none waits while an operation finds no space (freeing.h).
+ * Large files take the store longer than this (rule S6). The next start removes orphans whose
+ * removal failed or was lost in a crash. */
 #include <errno.h>
 #include <stdlib.h>
 

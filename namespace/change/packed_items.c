@@ -102,7 +102,7 @@ void lpi_items_get(const struct lpi_items *items, uint32_t idx, struct lp_ns_ite
 	uint32_t offset = get_offset(items, idx);
 	const struct head head = get_head(items, offset);
 	const uint8_t *at = items->buf + offset + sizeof(head);
-	/* Field by field: the attributes, most of it, are as they were where there are none. */
+	/* Field by field: without attributes, most of the struct stays as it is. */
 	ret->ino = (struct lp_ino){head.ino};
 	ret->cookie = head.cookie;
 	ret->type = head.type;
@@ -167,7 +167,8 @@ static void swap(struct lpi_items *items, uint32_t a, uint32_t b)
 	set_offset(items, b, offset);
 }
 
-/* Of the first cnt, which are a heap with the greatest on top but for the one at idx. */
+/* Restores the heap of the first cnt items, greatest on top, where only the one at idx is out of
+ * place. */
 static void sift_down(struct lpi_items *items, uint32_t idx, uint32_t cnt)
 {
 	for (;;) {
@@ -193,7 +194,7 @@ void lpi_items_sort(struct lpi_items *items)
 	}
 }
 
-/* Records that are to go are marked, and the others move together. */
+/* Marks the records to be dropped, and moves the others together. */
 uint64_t lpi_items_halve(struct lpi_items *items)
 {
 	LP_ASSERT(items->cnt > 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each step of a part is a call to its shard, which submits one transaction there and, when that
- * ends the part, releases its locks before it answers: so a shard is free again without a message
- * of its own.
+/* Each step of a part is a call to its shard, which submits one transaction there. If that ends the
+ * part, the call releases the part's locks before it answers. So no other message is needed to
+ * unlock.
  *
  * Locks become hard with the first transaction of a part of several: from then on readers wait,
- * for the outcome may be known elsewhere before it can be seen here. */
+ * because the outcome may be known elsewhere before it can be seen here. */
 #include "namespace/change/pact.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 /* --- On the part's shard ---------------------------------------------------------------------- */
 
-/* Its space is on its way from add_unnamed() until this. */
+/* Its blocks count as being freed from add_unnamed() until this. */
 static void end_unnaming(struct lpi_part *part, struct lp_ns *ns)
 {
 	ns->freeing.unnaming_cnt -= part->is_unnaming ? 1 : 0;
@@ -31,7 +31,7 @@ static void release_locks(struct lpi_part *part, struct lp_ns *ns)
 	part->state = LPI_PART_ENDED;
 }
 
-/* Nobody gets them before the next opening: who waits for them is told. */
+/* These locks are not granted before the next opening: jobs that wait for them get -EIO. */
 static void fail_locks(struct lpi_part *part, struct lp_ns *ns)
 {
 	end_unnaming(part, ns);
@@ -46,7 +46,7 @@ static void harden_locks(struct lpi_part *part, struct lp_ns *ns)
 		lpi_lock_harden(ns->locks, part->locks[i]);
 }
 
-/* Its own removal may be what is on its way, and it goes only with the rest. */
+/* The pact's own removal may be the one that frees space, and it ends only with the pact. */
 static bool unnames_any(const struct lpi_pact *pact)
 {
 	for (uint32_t i = 0; i < pact->part_cnt; i++) {
@@ -65,8 +65,9 @@ static void submit(struct lpi_part *part, uint32_t cnt, enum lp_store_ack ack,
 		.txn = {.changes = part->changes, .change_cnt = cnt, .ack = ack, .room = room}};
 	part->call.store_op = &part->op;
 	part->call.stored = stored;
-	/* What ends it is tried again in any case; and whether an inode that loses its last name is
-	 * removed or kept was decided for a transaction that is submitted at once. */
+	/* The end of a pact is tried again in any case. And a removal does not wait, because it was
+	 * decided for a transaction that is submitted at once whether the inode is removed or
+	 * kept. */
 	part->call.may_wait_space = part->state == LPI_PART_IDLE && !unnames_any(part->pact);
 	part->call.space_wait = (struct lpi_freeing_wait){0};
 	lpi_call_submit(&part->call);
@@ -77,23 +78,25 @@ static struct lpi_part *part_of(struct lpi_call *call)
 	return LP_CONTAINER_OF(call, struct lpi_part, call);
 }
 
-/* Locks only, or whatever there was to be done has been done. */
+/* The part had only locks, or all its changes have been made. */
 static void run_release(struct lpi_call *call)
 {
 	release_locks(part_of(call), call->to);
 	lpi_call_end(call, 0);
 }
 
-/* Adds what becomes of an inode without a name. Nobody can open or hold it between now and the
- * transaction: who does counts before he looks whether there is an inode. */
+/* Adds the changes for an inode that loses its last name: it is removed or becomes an orphan. No
+ * caller can open or hold it between now and the transaction, because each counts first and then
+ * looks whether the inode exists. */
 static void add_unnamed(struct lpi_part *part, struct lp_ns *ns)
 {
 	struct lp_ino ino = part->unnamed;
 	if (ino.nr == 0)
 		return;
 	LP_ASSERT(part->change_cnt + 2 <= LPI_PART_CHANGES);
-	/* Damage: its link count was too low, and this name is one more. It goes when it is closed,
-	 * at any moment, also before a change that is only prepared here could end. */
+	/* Damage: its link count was too low, and this is one more name. The orphan is removed when
+	 * it is closed. That may be at any moment, also before the end of a change that is only
+	 * prepared here. */
 	if (lpi_opens_is_orphan(ns->opens, ino))
 		return;
 	part->is_unnaming = true;
@@ -119,7 +122,8 @@ static void add_unnamed(struct lpi_part *part, struct lp_ns *ns)
 		.named = {.name = {part->orphan_key, sizeof(part->orphan_key)}, .value = value}};
 }
 
-/* The part has happened. Its locks are held still, so nothing else happens to these inodes. */
+/* The part's changes were made. Its locks are still held, so no other change touches these
+ * inodes. */
 static void note_orphan(struct lpi_part *part, struct lp_ns *ns)
 {
 	if (part->adopted.nr != 0)
@@ -172,8 +176,8 @@ static bool does_remove(const struct lpi_part *part)
 	return removes;
 }
 
-/* What a name's or an inode's removal does elsewhere belongs to it, and what is kept for removals
- * is for all of it (rule L8). */
+/* Changes that a removal makes on other shards belong to it, and all of it may use the space that
+ * is kept for removals (rule L8). */
 static bool is_removal(const struct lpi_pact *pact)
 {
 	bool removes = false;
@@ -185,7 +189,7 @@ static bool is_removal(const struct lpi_pact *pact)
 	return removes;
 }
 
-/* A promise is made only where there is room to keep it: then its end may use what is kept. */
+/* A promise is made only where there is room to keep it. So its end may use the kept space. */
 static enum lp_store_room room_to_promise(const struct lpi_part *part)
 {
 	if (part->pact->is_removal)
@@ -205,8 +209,8 @@ static bool is_of_inode(const struct lp_change *change)
 	return change->type == LP_GUARD_INODE || change->type == LP_GUARD_NO_INODE;
 }
 
-/* A guard for a change that is only promised: that what it reads is there, and not damaged. Type
- * LP_CHANGE_CNT: there is nothing to be read, or another change of the part reads it. */
+/* A guard for a change that is only promised: the value that it reads exists and is not damaged.
+ * Type LP_CHANGE_CNT: it reads nothing, or another change of the part reads it. */
 static struct lp_change guard_of(const struct lp_change *change)
 {
 	struct lp_change guard = {.type = LP_GUARD_INODE, .ino = change->ino};
@@ -244,9 +248,9 @@ static bool is_guarded(const struct lp_change *guards, uint32_t cnt, const struc
 	return false;
 }
 
-/* The changes are in the record: each makes room for the guard of what it will read. So damage is
- * met now, when all can still be taken back; later the change would have been decided, and
- * answered, and never come to its end. Returns how many guards there are. */
+/* The changes are in the record, so each is replaced by the guard of the value that it will read.
+ * Damage is met now, when all can still be taken back. Later the change would be decided and
+ * answered, and could never end. Returns how many guards there are. */
 static uint32_t guard_promises(struct lpi_part *part)
 {
 	uint32_t cnt = guards_cnt(part);
@@ -298,8 +302,8 @@ static void decided_here(struct lpi_call *call)
 	struct lpi_part *part = part_of(call);
 	if (call->store_op->result >= 0)
 		note_orphan(part, call->to);
-	/* Who cannot be told whether it is durable keeps everybody out until he can. When its data
-	 * could not be written it certainly is not. */
+	/* If it is unknown whether the decision is durable, the locks stay until the next opening.
+	 * If its data could not be written the decision certainly is not durable. */
 	part->is_unknown = call->store_op->result == -EIO && call->store_op->txn.is_unknown;
 	if (part->is_unknown)
 		fail_locks(part, call->to);
@@ -316,7 +320,8 @@ static void run_decide(struct lpi_call *call)
 	int dead = lp_store_error(call->to->options.store);
 	part->is_unknown = false;
 	if (dead < 0) {
-		/* Nothing can be changed here any more, so this surely was not decided. */
+		/* The shard can change nothing any more, so the change certainly was not
+		 * decided. */
 		release_locks(part, call->to);
 		lpi_call_end(call, dead);
 		return;
@@ -342,9 +347,9 @@ static void run_decide(struct lpi_call *call)
 	submit(part, cnt, LP_ACK_DURABLE, room, decided_here);
 }
 
-/* What must succeed in the end is tried again when there was no space, though it may use what is
- * kept: the host of an image may have none. Then a stop does not wait, and the next start ends it.
- */
+/* The end of a pact is tried again when there was no space. That is possible although it may use
+ * the kept space, because the host of an image may have none. A stop does not wait for it, and the
+ * next start ends it. */
 static bool is_tried_again(struct lpi_part *part, struct lp_ns *ns)
 {
 	struct lp_reactor *reactor = ns->options.reactor;
@@ -373,12 +378,12 @@ static void run_forget(struct lpi_call *call)
 	struct lpi_part *part = part_of(call);
 	part->retry.fire = retry_forget;
 	part->changes[0] = record_change(part, NULL, 0);
-	/* Nobody waits for it: it goes with whatever is committed next. */
+	/* No operation waits for it: it goes with the next commit. */
 	submit(part, 1, LP_ACK_ORDERED, LP_ROOM_ENDS, forgotten);
 }
 
-/* When it fails for good the record is there still, for the next opening: until then nobody may
- * see what is here. */
+/* If it fails for good the record stays for the next opening; until then the changes here may not
+ * be seen. */
 static void finished(struct lpi_call *call)
 {
 	struct lpi_part *part = part_of(call);
@@ -393,15 +398,15 @@ static void finished(struct lpi_call *call)
 	lpi_call_end(call, part->op.result);
 }
 
-/* Whether it was decided is not known, so nothing here can be ended. */
+/* It is unknown whether the change was decided, so this part cannot be ended. */
 static void run_doubt(struct lpi_call *call)
 {
 	fail_locks(part_of(call), call->to);
 	lpi_call_end(call, 0);
 }
 
-/* Whatever becomes of the record: nothing has happened here and nothing will, for there is no
- * decision. But what is sealed may not be seen. */
+/* No change has been made here and none will be, even if the record stays, because there is no
+ * decision. But a sealed directory may not be seen. */
 static void aborted(struct lpi_call *call)
 {
 	struct lpi_part *part = part_of(call);
@@ -506,7 +511,7 @@ void lpi_pact_put_rooms(struct lpi_pact *pact)
 	}
 }
 
-/* Those that wait for rooms go on, in their order. */
+/* Pacts that wait for rooms go on, in their order. */
 void lpi_pact_begin_waiting(struct lp_ns *ns)
 {
 	struct lpi_pact *next = NULL;
@@ -538,7 +543,7 @@ static bool have_all_ended(const struct lpi_pact *pact)
 	return true;
 }
 
-/* It has failed, and all is as it was, or will be when it is opened again. */
+/* The change has failed, and all is as before, or will be after the next opening. */
 static void undone(struct lpi_pact *pact)
 {
 	say_decided(pact);
@@ -558,7 +563,7 @@ static void forget(struct lpi_pact *pact)
 	call_part(pact, pact->coordinator, run_forget);
 }
 
-/* All that are not over yet: those with work by `work`, the others by letting go. */
+/* Ends all parts that are not over: those with work by `work`, the others by releasing locks. */
 static void end_rest(struct lpi_pact *pact, void (*work)(struct lpi_call *call),
 		     void (*next)(struct lpi_pact *pact))
 {
@@ -645,15 +650,15 @@ static bool take_rooms(struct lpi_pact *pact)
 	return true;
 }
 
-/* False when there are no rooms for it, or none is to begin. */
+/* False when there are no rooms for it, or no pact may begin. */
 static bool begin_shared(struct lpi_pact *pact)
 {
 	struct lp_ns *ns = pact->ns;
 	if (ns->are_shared_held || !take_rooms(pact))
 		return false;
 	ns->stats.face.shared_txns++;
-	/* Numbers of inodes are never given twice: so is this, and its key never stands for
-	 * another change. */
+	/* A number of an inode is never given twice. So the txid is unique, and its key never
+	 * stands for another change. */
 	pact->txid = lp_store_new_ino(ns->options.store).nr;
 	pact->is_removal = is_removal(pact);
 	pact->next = preparing_done;

@@ -14,8 +14,8 @@
  *
  * A pact consists of parts, one for each shard: the changes to be made there, and the locks that
  * are held there. Locks come from a job (namespace/change/job.h). The pact releases them, on their
- * shard, when nothing there can change any more. At most one part may bring what does not fit into
- * a record: data, xattrs, a symlink's target. That part coordinates.
+ * shard, when nothing there can change any more. At most one part may bring values that do not fit
+ * into a record: data, xattrs, a symlink's target. That part coordinates.
  *
  *   one part:  ------------------------------ MAKE -> decided, over
  *   several:   PREPARE all others -> DECIDE -> decided; FINISH all others -> over
@@ -42,19 +42,19 @@
  *   - ABORT, if a shard could not prepare: the others remove record and seal.
  *   - In doubt: the deciding write failed, and it is unknown whether it is on the device. All
  *     others stay prepared and locked until the store is opened again. So does a shard that cannot
- *     finish. `stuck` counts these changes. A read or change of what is locked gets -EIO. Other
- *     names of the same directory are free. Adding, moving or removing one asks only whether the
- *     directory is there, of which kind and where, and no name in it changes that. A list of the
- *     directory needs all of its names, and its times, size and link count are changed by each.
+ *     finish. `stuck` counts these changes. A read or change of a locked inode or name gets -EIO.
+ *     Other names of the same directory are free. Adding, moving or removing one asks only whether
+ *     the directory is there, of which kind and where, and no name in it changes that. A list of
+ *     the directory needs all of its names, and its times, size and link count are changed by each.
  *     Those are refused.
  *
- * What a prepared record promises cannot fail. Locks keep conflicting changes away. Finish, abort
- * and forget may use the space that is kept for removals. So may all parts of a change that takes
- * something away and lets nothing grow. Only the host of an image may be out of space all the same.
- * Then the end is tried again (`finish_retries`), and the locks stay. A stop does not wait for it,
- * because the next start has the records (shard/start.c). To count the room of each promise until
- * it ends was rejected: the plan of the index's reserve (store/index/plan.c) covers what was
- * admitted, and an end is no more than that.
+ * The changes that a prepared record promises cannot fail. Locks keep conflicting changes away.
+ * Finish, abort and forget may use the space that is kept for removals. So may all parts of a
+ * change that takes something away and lets nothing grow. Only the host of an image may be out of
+ * space all the same. Then the end is tried again (`finish_retries`), and the locks stay. A stop
+ * does not wait for it, because the next start has the records (shard/start.c). To count the room
+ * of each promise until it ends was rejected: the plan of the index's reserve (store/index/plan.c)
+ * covers what was admitted, and an end is no more than that.
  *
  * Messages are part of the operation, one slot for each use, so no operation waits for a message of
  * another.
@@ -75,11 +75,11 @@ struct lpi_pact;
 enum lpi_part_state {
 	LPI_PART_IDLE,
 	LPI_PART_PREPARED,
-	LPI_PART_ENDED /* made, finished, or undone: its locks are released */
+	LPI_PART_ENDED /* made, finished or undone; its locks are released */
 };
 
-/* What a part of several needs besides: its record, and the changes that are read from it again to
- * be made, for by then the operation that gave them has been answered. */
+/* State that a part of several needs besides: its record, and the changes that are read from it
+ * again to be made. By then the operation that gave them has been answered. */
 struct lpi_part_room {
 	uint32_t len;
 	uint8_t bytes[LPI_PACT_RECORD_BYTES_MAX];
@@ -89,13 +89,13 @@ struct lpi_part_room {
 struct lpi_part {
 	uint32_t shard_idx;
 	uint32_t change_cnt; /* 0: only locks */
-	/* A directory whose fragment here must be empty and is sealed while this is prepared, and
-	 * is gone afterwards; beside the inode it goes with that. nr 0: none. */
+	/* A directory whose fragment here must be empty. It is sealed while this is prepared, and
+	 * is gone afterwards. A fragment beside the inode goes with the inode. nr 0: none. */
 	struct lp_ino sealed;
-	/* An inode of this shard that loses its last name: when it comes to that, it is removed, or
-	 * made an orphan if it is open. nr 0: none. */
+	/* An inode of this shard that loses its last name. When the change is made it is removed,
+	 * or becomes an orphan if it is open. nr 0: none. */
 	struct lp_ino unnamed;
-	/* An orphan of this shard that gets a name, and is none any more. nr 0: none. */
+	/* An orphan of this shard that gets a name, and is no orphan afterwards. nr 0: none. */
 	struct lp_ino adopted;
 	uint32_t lock_cnt;
 	struct lpi_lock *locks[LPI_PART_LOCKS];
@@ -110,7 +110,7 @@ struct lpi_part {
 	bool is_unknown;            /* the coordinator's: whether it has decided */
 	struct lpi_part_room *room; /* out of the home's pool */
 
-	/* From here on nothing is cleared for a new part: each is when it is used. */
+	/* Nothing from here on is cleared for a new part; each field is set when it is used. */
 	struct lp_store_op op;
 	uint8_t key[LPI_PACT_KEY_BYTES];
 	struct lp_attrs orphan_attrs;
@@ -124,23 +124,23 @@ struct lpi_part {
 struct lpi_pact {
 	struct lp_ns *ns;
 	uint32_t part_cnt;
-	struct lpi_part *coordinator; /* who must; NULL: whoever */
+	struct lpi_part *coordinator; /* the part that must coordinate; NULL: any */
 	enum lp_store_ack ack;        /* of one part only */
 	/* The outcome is known. */
 	void (*decided)(struct lpi_pact *pact);
-	/* Nothing of it is needed any more. Called after decided(). */
+	/* The pact is not needed any more. Called after decided(). */
 	void (*over)(struct lpi_pact *pact);
 	/* Results. */
 	int result;
-	struct lpi_part *failed; /* whose error result is; op.txn.failed_idx says which change */
-	bool is_decided;         /* what fails from now on is no result */
+	struct lpi_part *failed; /* the part that caused result; op.txn.failed_idx is the change */
+	bool is_decided;         /* a later failure does not change result */
 
 	/* Private. */
 	uint64_t txid;
 	bool is_removal;    /* it takes something away, and nothing grows */
 	uint32_t calls_cnt; /* under way */
 	void (*next)(struct lpi_pact *pact);
-	struct lp_list_node node; /* of those that wait for rooms, or of those that are stuck */
+	struct lp_list_node node; /* in the list of those that wait for rooms, or that are stuck */
 
 	struct lpi_part *parts[LPI_PACT_PARTS]; /* not cleared: part_cnt of them are there */
 };
@@ -152,15 +152,15 @@ static inline bool lpi_part_has_work(const struct lpi_part *part)
 	return part->change_cnt > 0 || part->sealed.nr != 0 || part->unnamed.nr != 0;
 }
 
-/* All is set but what is the pact's. decided() is never called from inside. */
+/* Starts it. All fields but the pact's own are set. decided() is never called from inside. */
 void lpi_pact_start(struct lpi_pact *pact);
-/* Of one that will not go on. */
+/* Gives back the rooms of a pact that will not go on. */
 void lpi_pact_put_rooms(struct lpi_pact *pact);
-/* Those that wait for rooms go on, as far as there are some. */
+/* Pacts that wait for rooms go on, as far as there are rooms. */
 void lpi_pact_begin_waiting(struct lp_ns *ns);
 
-/* After a crash, on the participant's shard: makes, or undoes, what a record says, and removes it.
- * done as of a call. */
+/* After a crash, on the participant's shard: makes or undoes the changes of a record, and removes
+ * it. done is called as for a call. */
 struct lpi_pact_redo {
 	struct lpi_call call;
 	struct lp_store_op op;

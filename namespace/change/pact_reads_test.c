@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who reads while a change over several shards is being made: before its end is known he may see
- * what was, afterwards only what is, on whichever shard he looks (namespace NS1). Each turn is
- * tried as the moment at which the reading begins. */
+/* Readers during a change over several shards. Until its end is known a reader may see the old
+ * state, afterwards only the new one, on any shard (namespace NS1). Each turn is tried as the
+ * moment at which the reading begins. */
 #include "namespace/change/pact_trial_test.h"
 #include "namespace/shard/ns_rig_test.h"
 
@@ -57,8 +57,9 @@ static void scene_init(struct scene *scene)
 	scene->trial.world = lpi_world_make(scene->hand, scene->rig->ns);
 }
 
-/* Both names of a rename: d1/g on shard 1, d2/h on shard 2. Who was told that it is done, or has
- * seen the one, sees the other. Returns whether the change was over when it was looked for. */
+/* Both names of a rename: d1/g on shard 1, d2/h on shard 2. A reader that was told that the rename
+ * is done, or has seen one name's change, sees the other. Returns whether the change was over when
+ * it was looked for. */
 static void look_at_turn(uint32_t turns, uint32_t first)
 {
 	struct scene scene;

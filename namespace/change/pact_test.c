@@ -18,9 +18,9 @@ enum fault {
 	FAULT_DIES_AFTER, /* the same, but it was done */
 	FAULT_CNT,        /* so far: they strike once */
 	/* From this transaction on. */
-	FAULT_TIGHT,   /* nothing may grow, but by what is kept (rule L8) */
-	FAULT_RESERVE, /* there is no more than what is kept */
-	FAULT_HOST     /* there is nothing at all, as on an image in a full file system */
+	FAULT_TIGHT,   /* nothing may grow, except into the kept space (rule L8) */
+	FAULT_RESERVE, /* there is only the kept space */
+	FAULT_HOST     /* there is no space at all, as on an image in a full file system */
 };
 
 struct faulty {
@@ -59,7 +59,7 @@ static void fail_later(struct faulty *one, struct lp_store_op *op, int result)
 	lp_task_queue(one->reactor, &one->task);
 }
 
-/* It was done, and nobody is told so. */
+/* The transaction was done, but its result is lost. */
 static void done_after(struct lp_store_op *op)
 {
 	for (uint32_t i = 0; i < SHARDS; i++) {
@@ -376,7 +376,7 @@ static bool fail_one(const struct lpi_trial_kind *kind, const struct outcome *ou
 		check_idle(&bench);
 	else
 		assert_true(fault != FAULT_FULL);
-	/* Whoever was told that it succeeded finds it, at once or later. */
+	/* If the caller was told of success it finds the change, at once or later. */
 	bool is_known = r == kind->result || r == -ENOSPC;
 	if (stuck_cnt(&bench) == 0 && fault <= FAULT_FULL) {
 		describe(&bench, &found);
@@ -446,8 +446,8 @@ static bool fill_one(const struct lpi_trial_kind *kind, const struct outcome *ou
 	return has_struck;
 }
 
-/* Rules L8 and N1: who cannot be sure of the room for all of it promises nothing; and what was
- * promised ends with what is kept, as what removes does. */
+/* Rules L8 and N1: a shard that may lack room for all of the change promises nothing; a promised
+ * change ends with the kept space, as a removal does. */
 static void test_nearly_full(void **state)
 {
 	(void)state;
@@ -548,7 +548,7 @@ static bool stop_sealed(const struct lpi_trial_kind *kind, uint32_t skip)
 	return is_sealed;
 }
 
-/* Rule N2: who waits meanwhile does not take the directory for one that is gone. */
+/* Rule N2: an operation that waits meanwhile does not take the directory for a removed one. */
 static void test_stop_sealed(void **state)
 {
 	(void)state;
@@ -560,14 +560,14 @@ static void test_stop_sealed(void **state)
 	assert_true(sealed > 0);
 }
 
-/* --- What is in doubt ------------------------------------------------------------------------- */
+/* --- Changes in doubt ------------------------------------------------------------------------- */
 
 static void lookup_done(struct lpi_call *call)
 {
 	call->store_op->user = NULL;
 }
 
-/* Waits for what is being decided about the name, as every reader does. */
+/* Waits until the change of the name is decided, as each reader does. */
 static int lookup(struct bench *bench, uint32_t shard_idx, struct lp_bytes name)
 {
 	struct lpi_call call = {.done = lookup_done};
@@ -583,9 +583,9 @@ static int lookup(struct bench *bench, uint32_t shard_idx, struct lp_bytes name)
 	return call.result;
 }
 
-/* The decision is in doubt: everything that takes part is locked until the next opening. Who waits
- * for it, or comes, is told so; the namespace can stop all the same, and the number of such is
- * told. */
+/* The decision is in doubt: all inodes and names of the change are locked until the next opening.
+ * Operations that wait for them, or come later, get an error. The namespace can stop all the same,
+ * and reports the number of such changes. */
 static void test_stuck(void **state)
 {
 	(void)state;
@@ -611,7 +611,7 @@ static void test_stuck(void **state)
 	assert_int_equal(stuck_cnt(&bench), 1);
 	assert_true(lpi_locks_cnt(bench.rig->ns[0]->locks) > 0);
 	assert_true(lpi_locks_cnt(bench.rig->ns[1]->locks) > 0);
-	/* Who asks now is refused for good, and nothing more is locked. */
+	/* An operation that asks now is refused for good, and nothing more is locked. */
 	assert_int_equal(run(&bench, &trial, 1, &lpi_trial_kinds[8]), -EIO);
 	assert_int_equal(stuck_cnt(&bench), 1);
 	reopen(&bench);
@@ -648,8 +648,8 @@ static int make_dir(struct bench *bench, uint32_t nr)
 	return asked.op.result;
 }
 
-/* As many are stuck as there may be operations, and answered: who comes then, or waits already, is
- * refused, for none of these will be over. */
+/* As many changes are stuck, and answered, as there may be operations. An operation that comes
+ * then, or waits already, is refused, because none of these will be over. */
 static void test_all_stuck(void **state)
 {
 	(void)state;
@@ -678,8 +678,9 @@ static void test_all_stuck(void **state)
 
 /* --- Many at once ----------------------------------------------------------------------------- */
 
-/* Were /d2/sub the directory d1: who renames sub/x to sub holds sub/x, on a lower shard, and waits
- * for the name of sub; who removes sub has the name, and waits for all of sub. Namespace NS2. */
+/* Suppose /d2/sub were the directory d1. A rename of sub/x to sub holds sub/x, on a lower shard,
+ * and waits for the name of sub. A removal of sub has the name, and waits for all of sub. Namespace
+ * NS2. */
 static void rename_into_parent(struct lpi_job *job)
 {
 	const struct lpi_trial_world *w = &lpi_trial_of(job)->world;
@@ -789,8 +790,7 @@ static void test_stop(void **state)
 
 /* --- Names that go while the inode is open ---------------------------------------------------- */
 
-/* Namespace NS5: with somebody who has it open it becomes an orphan, whose last close removes it.
- */
+/* Namespace NS5: an open inode becomes an orphan, which its last close removes. */
 static void test_open(void **state)
 {
 	(void)state;
@@ -869,8 +869,8 @@ static void take_wide(struct lpi_job *job)
 
 static const struct lpi_trial_kind wide_holder = {"a wide set", take_wide, 0};
 
-/* Changes that hold all sets will never be over, and there is no memory for others: who waits for
- * one is refused, and later, with memory, served. */
+/* Changes that hold all sets will never be over, and there is no memory for other sets. An
+ * operation that waits for one is refused; later, with memory, another is served. */
 static void test_no_wide(void **state)
 {
 	(void)state;

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* There and back are messages of the reactors, or tasks on the same shard. The struct is in one
- * hand at a time; the queue between the threads orders what each of them wrote.
+/* A call and its answer are messages of the reactors, or tasks on the same shard. Only one thread
+ * uses the struct at a time; the queue between the threads orders their writes.
  *
- * A write from another shard: its payload is copied on this one, which has the buffers that the
- * store will keep. A read for another shard: the answer stays the store's until the caller has
- * copied it and sent the call once more, to be ended.
+ * A write from another shard: its payload is copied on this shard, into buffers that the store will
+ * keep. A read for another shard: the answer stays the store's until the caller has copied it and
+ * sent the call once more, to be ended.
  *
- * Whoever finds no buffer or transfer waits in a list that is tried again each millisecond: buffers
- * are short only when the thread has very much to do, and nobody tells when one comes back. Nobody
- * else takes one before that, so that a large one is not passed by small ones for ever. In the same
- * list waits a transaction that finds no space on the device while some is on its way (freeing.h).
+ * A call that finds no buffer or transfer waits in a list that is tried again each millisecond.
+ * Buffers are short only when the thread is very busy, and the pool does not report when one is
+ * given back. No other call takes one before that, so small calls do not pass a large one for ever.
+ * A transaction that finds no space on the device while some is about to be freed (freeing.h) waits
+ * in the same list.
  *
- * What is carried here is held while the store works, and no longer. So the ranks of its buffers
- * lie between those that a request lands in and those that the store needs (rule B1).
+ * Carried data is held only while the store works. So the ranks of its buffers lie between those
+ * that a request is received into and those that the store needs (rule B1).
  *
- * What comes by number takes effect on its inode in the order in which it came (NS6), also where
- * the first has to wait for buffers: then those behind it wait in the same list (keeps_turn). An
- * inode is told by its hash, for which others may wait a moment in vain. Not so with space: who
- * waits for that may do so for long, and may be waiting for what comes behind him. */
+ * Operations by number take effect on their inode in the order of arrival (NS6). So if the first
+ * has to wait for buffers, later ones on the inode wait in the same list (keeps_turn). Inodes are
+ * compared by hash, so another one may wait with it without need. A call that waits for space does
+ * not hold others up: it may wait long, and for the effect of a later one. */
 #include "namespace/change/shard_call.h"
 
 #include <errno.h>
@@ -94,7 +95,7 @@ void lpi_call_end(struct lpi_call *call, int result)
 	lp_reactor_send(call->to->options.reactor, call->from->options.reactor, &call->via.msg);
 }
 
-/* --- What waits for buffers or space ---------------------------------------------------------- */
+/* --- Waiting for buffers or space ------------------------------------------------------------- */
 
 static void run_store(struct lpi_call *call);
 static void bring_read(struct lpi_call *call);
@@ -117,7 +118,7 @@ static uint32_t *turn_of(struct lp_ns *ns, const struct lpi_call *call)
 	return &ns->turns[(hash >> 32) & (LPI_TURNS - 1)];
 }
 
-/* It looks from the beginning again: what is being decided may have begun meanwhile. */
+/* Looks from the beginning again, because a change may have begun to be decided meanwhile. */
 static void wait_in_turn(struct lp_ns *ns, struct lpi_call *call)
 {
 	LP_ASSERT(!call->in_turn);
@@ -143,7 +144,7 @@ static void leave_turn(struct lp_ns *ns, struct lpi_call *call)
 	(*turn_of(ns, call))--;
 }
 
-/* Whoever of them has to wait again is counted before the next one is looked at. */
+/* A call that has to wait again is counted before the next one is tried. */
 void lpi_calls_retry(struct lp_ns *ns)
 {
 	struct lpi_call_list waiting;
@@ -165,7 +166,8 @@ static void put_buffers(struct lpi_transfer *transfer)
 	transfer->seg_cnt = 0;
 }
 
-/* Copies what segments hold into new buffers. False, with nothing taken, when they are short. */
+/* Copies the content of segments into new buffers. False, with nothing taken, when they are
+ * short. */
 static bool copy_to_buffers(struct lp_bufs *bufs, const struct lp_payload *from, uint64_t length,
 			    struct lpi_transfer *to)
 {
@@ -191,7 +193,7 @@ static bool copy_to_buffers(struct lp_bufs *bufs, const struct lp_payload *from,
 	return to->seg_cnt > 0;
 }
 
-/* --- What is under way ------------------------------------------------------------------------ */
+/* --- Calls under way -------------------------------------------------------------------------- */
 
 static const char *wait_of(const struct lpi_call *call)
 {
@@ -228,18 +230,18 @@ void lp_ns_under_way(struct lp_ns *ns, struct lp_under_way_list *list)
 	}
 }
 
-/* --- What is to be synced --------------------------------------------------------------------- */
+/* --- Syncing ---------------------------------------------------------------------------------- */
 
-/* A shard is unsynced from the submission of a transaction, before anybody can see what it does,
- * until none is under way and all is durable, which is looked at in each turn. All transactions of
- * the namespace pass here. */
+/* A shard is unsynced from the submission of a transaction, before its changes can be seen, until
+ * none is under way and all is durable. This is checked in each turn. All transactions of the
+ * namespace pass here. */
 
 static void note_submitted(struct lp_ns *ns, const struct lp_store_op *op)
 {
 	if (op->opcode != LP_STORE_TXN)
 		return;
 	ns->txns_under_way++;
-	/* A shard that has failed takes nothing more; what it had before is noted already. */
+	/* A shard that has failed takes no more changes; earlier ones are noted already. */
 	if (lp_store_error(ns->options.store) < 0)
 		return;
 	atomic_store_explicit(&ns->is_unsynced, true, memory_order_release);
@@ -265,7 +267,8 @@ bool lpi_call_is_unsynced(const struct lp_ns *ns)
 
 /* --- Store operations, on the shard ----------------------------------------------------------- */
 
-/* Attributes of what a lookup found, which is held from here on. False: there are none. */
+/* Reads the attributes of the inode that a lookup found, and holds it from here on. False: it has
+ * none to read here. */
 static bool stat_found(struct lpi_call *call)
 {
 	struct lp_store_op *lookup = call->store_op;
@@ -283,7 +286,7 @@ static bool stat_found(struct lpi_call *call)
 	return true;
 }
 
-/* The call's own operation again, with what was read for it. */
+/* Makes the lookup the call's operation again, with the attributes that were read. */
 static void take_stat(struct lpi_call *call)
 {
 	const struct lp_store_op *stat = call->store_op;
@@ -313,7 +316,7 @@ static bool finish_held(struct lpi_call *call)
 	return false;
 }
 
-/* True: it goes on by itself. A store is full only when nothing more is being freed (P6). */
+/* True: the call goes on by itself. A store is full only when nothing more is being freed (P6). */
 static bool waits_for_space(struct lpi_call *call)
 {
 	struct lp_ns *ns = call->to;
@@ -322,8 +325,8 @@ static bool waits_for_space(struct lpi_call *call)
 		return false;
 	ns->stats.face.freeing_waits++;
 	lpi_orphans_hurry(ns);
-	/* What is being decided about an inode may have begun meanwhile, but not what the call
-	 * itself decides. */
+	/* Looks again, because a change of the inode may have begun to be decided meanwhile, but
+	 * not if the call itself is a step of such a change. */
 	retry_later(ns, call, call->stored == NULL ? run_store : lpi_call_submit);
 	return true;
 }
@@ -382,13 +385,13 @@ static const struct lp_change *data_change(const struct lp_store_op *op)
 
 static void submit(struct lpi_call *call)
 {
-	/* What is written comes from buffers of this thread. */
+	/* The data of a write is in buffers of this thread. */
 	LP_ASSERT(call->from == call->to || call->transfer != NULL ||
 		  data_change(call->store_op) == NULL);
 	call->store_op->complete = store_completed;
 	call->store_op->user = call;
-	/* A lookup waits for its name, but which inode it will find nobody knows. While any is
-	 * being decided about, its attributes are left to be asked for. */
+	/* A lookup waits for its name, but which inode it will find is not known before. While any
+	 * change is being decided, the caller must ask for the attributes. */
 	call->doubts_attrs = lpi_locks_hard(call->to->locks) > 0;
 	if (call->may_wait_space)
 		lpi_freeing_tries(call->to, &call->space_wait);
@@ -397,7 +400,7 @@ static void submit(struct lpi_call *call)
 	lp_store_submit(call->to->options.store, call->store_op);
 }
 
-/* Without the store. */
+/* Ends the call without the store. */
 static void refuse(struct lpi_call *call, int result)
 {
 	LP_ASSERT(call->stored == NULL);
@@ -407,8 +410,8 @@ static void refuse(struct lpi_call *call, int result)
 	lpi_call_end(call, call->store_op->result);
 }
 
-/* Gives a write from another thread a payload of this one. False, with nothing taken, when buffers
- * are short. */
+/* Copies the payload of a write from another thread into buffers of this one. False, with nothing
+ * taken, when buffers are short. */
 static bool bring(struct lpi_call *call, const struct lp_change *write)
 {
 	struct lp_ns *ns = call->to;
@@ -435,8 +438,8 @@ bool lpi_call_bring_data(struct lpi_call *call, const struct lp_change *changes,
 	return false;
 }
 
-/* Who has to wait for a payload looks again afterwards: what is being decided may have begun
- * meanwhile. */
+/* A call that has to wait for buffers of a payload looks again afterwards, because a change may
+ * have begun to be decided meanwhile. */
 void lpi_call_submit(struct lpi_call *call)
 {
 	struct lp_ns *ns = call->to;
@@ -448,7 +451,7 @@ void lpi_call_submit(struct lpi_call *call)
 	}
 	if (call->holds && op->opcode == LP_STORE_STAT) {
 		call->has_held = lpi_opens_hold(ns->opens, op->stat.ino) == 0;
-		/* One that is being removed. */
+		/* The inode is being removed. */
 		if (!call->has_held) {
 			refuse(call, -ENOENT);
 			return;
@@ -472,9 +475,9 @@ void lpi_call_submit(struct lpi_call *call)
 	submit(call);
 }
 
-/* A directory's link count changes with its names: who asks for it waits for these, too, unless the
- * count does not matter. Refused is what is neither as it was nor as it will be, and stays so until
- * the next opening. */
+/* A directory's link count changes with its names. So a STAT waits for changes of these, too,
+ * unless the count does not matter. It is refused if such a change is stuck: its state stays
+ * unknown until the next opening. */
 static void look_further(struct lpi_call *call)
 {
 	struct lpi_lock *look = &call->look;
@@ -509,7 +512,7 @@ static void run_store(struct lpi_call *call)
 		look_further(call);
 }
 
-/* What an operation is about, for the look before it. */
+/* The inode or name of an operation, for the look before it. */
 static struct lpi_lock look_of(const struct lp_store_op *op)
 {
 	switch (op->opcode) {
@@ -560,7 +563,7 @@ static void brought(struct lpi_call *call)
 	call->caller_done(call);
 }
 
-/* An answer that lies in the other thread's buffers is copied; the other one may then let go. */
+/* Copies an answer in the other thread's buffers; then that thread may give them back. */
 static void bring_read(struct lpi_call *call)
 {
 	struct lp_ns *ns = call->home;
@@ -620,7 +623,8 @@ void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *cal
 	if (op->opcode == LP_STORE_READ && shard_idx != from->options.shard_idx) {
 		call->caller_done = call->done;
 		call->done = bring_read;
-		/* The caller's thread's, as what it is copied to will be. */
+		/* Those buffers are of the caller's thread, which copies the answer into its own
+		 * later. */
 		op->read.into = NULL;
 	}
 	if (shard_idx != from->options.shard_idx) {

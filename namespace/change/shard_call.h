@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls between shards: something to be done on the thread of any shard, and its answer.
+/* Calls between shards: a function that runs on the thread of any shard, and its answer.
  *
  * Threads: start and done() on the caller's, run() and end on the callee's.
  * Blocking: none.
  * Memory: none. A store call on another shard that carries data takes a struct lpi_transfer out of
  *   a pool there, or waits for one.
- * Ownership: a call is a struct of its caller's. It is the callee's from lpi_call_start() until
- *   done() begins, and so is what it points to.
+ * Ownership: a call is a struct of its caller's. From lpi_call_start() until done() begins, it and
+ *   the memory that it points to are the callee's.
  *
  * How it works:
  *   1. run() is called on the shard's thread. It ends, at once or later, with lpi_call_end() there.
@@ -52,8 +52,8 @@ struct lpi_call {
 	struct lp_store_op *store_op;
 	void (*stored)(struct lpi_call *call); /* NULL: lpi_call_end() */
 	struct lpi_lock look;                  /* what the operation waits for */
-	bool shows_dir;    /* of a mount's look at a directory: the board is told */
-	bool doubts_attrs; /* of a lookup: something was being decided when it began */
+	bool shows_dir;    /* of a mount's STAT of a directory: the board is told */
+	bool doubts_attrs; /* of a lookup: a change was being decided when it began */
 	bool saw_ordered;  /* result: see struct lp_store_op */
 	/* See lpi_call_hold(). */
 	bool holds;
@@ -65,22 +65,23 @@ struct lpi_call {
 	void (*caller_done)(struct lpi_call *call); /* of a read from elsewhere */
 	struct lp_seg seg;                          /* of a read's answer that was brought here */
 	struct lp_buf *crcs;                        /* the same: its checksums */
-	/* Set by who starts it: a transaction that finds no space, while some is on its way, is
-	 * submitted again, with nothing but itself in between: what was decided before it was
-	 * submitted must hold still. */
+	/* Set by the caller: a transaction that finds no space while some is about to be freed is
+	 * submitted again, without any other step in between. So all that was decided before it was
+	 * submitted must still hold. */
 	bool may_wait_space;
-	/* The same, of a STAT of a directory: it does not wait for what is being decided about
-	 * names in it, which changes its counts and times, but never whether it is there, of which
-	 * kind, and where. */
+	/* Set by the caller, of a STAT of a directory: it does not wait for names in it that are
+	 * being decided. They change its counts and times, but never whether it exists, its kind
+	 * and its place. */
 	bool passes_names;
-	/* Set by who starts it, and holds no lock: it is about the inode of `look`, and does not
-	 * pass one that waits for buffers and came before it. */
+	/* Set by a caller that holds no lock: the call is about the inode of `look`, and does not
+	 * pass an earlier call on it that waits for buffers. */
 	bool keeps_turn;
 	bool in_turn; /* counted in ns->turns */
 	struct lpi_freeing_wait space_wait;
 	struct lp_ns *round_of;   /* of freeing.c's own */
 	struct lp_list_node node; /* in trying_again */
-	uint64_t waits_since_ns;  /* since it is in there, again and again; 0: it was not */
+	uint64_t waits_since_ns;  /* since when it has been in that list, again and again; 0: it was
+				     not */
 };
 
 LP_LIST_DEFINE(lpi_call_list, struct lpi_call, node);
@@ -92,34 +93,34 @@ void lpi_call_here(struct lp_ns *ns, struct lpi_call *call);
 /* On the callee's thread, once for each run(). */
 void lpi_call_end(struct lpi_call *call, int result);
 
-/* op is filled in but for complete; done is set. op->result is call->result. With wait_for_hard the
- * operation first waits for what is being decided about the inode or name it is about. */
+/* op is filled in except complete; done is set. op->result is call->result. With wait_for_hard the
+ * operation first waits for changes over several shards of its inode or name to be decided. */
 void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *call,
 		    struct lp_store_op *op, bool wait_for_hard);
-/* Before lpi_call_store() of a STAT or LOOKUP, once: the inode is held (state/open_inodes.h) on its
- * shard before its attributes are read, so that it is not removed by who does not know that, and
- * nothing changes unseen by who looks whether it is held. What fails holds nothing. A lookup reads
- * the attributes by stat_op, which is the call's meanwhile, if the inode is on its shard and no
- * directory; else it has none, and holds nothing. */
+/* Call it before lpi_call_store() of a STAT or LOOKUP, once. The inode is held
+ * (state/open_inodes.h) on its shard before its attributes are read. So a removal sees the hold,
+ * and so does a change after the attributes were read. A failed operation holds nothing. A lookup
+ * reads the attributes by stat_op, which is the call's meanwhile, if the inode is on the entry's
+ * shard and no directory. Otherwise it returns no attributes, and holds nothing. */
 void lpi_call_hold(struct lpi_call *call, struct lp_store_op *stat_op);
-/* From inside run(), before anything is decided for what lpi_call_submit() then submits at once:
- * the payload that is among these changes is brought to this thread. False: it has to wait for
- * buffers, and run() is called again. */
+/* Call it inside run(), before anything is decided for the operation that lpi_call_submit() then
+ * submits at once. Brings the payload among these changes to this thread. False: the call has to
+ * wait for buffers, and run() is called again. */
 bool lpi_call_bring_data(struct lpi_call *call, const struct lp_change *changes, uint32_t cnt);
 /* From inside run(), on the shard's thread: submits store_op, with a payload of this thread.
  * stored() is called there when it has completed; from inside it lpi_call_submit() may be called
  * again, or lpi_call_end(). */
 void lpi_call_submit(struct lpi_call *call);
-/* Gives back what a read holds that succeeded. */
+/* Gives back the buffers of a read that succeeded. */
 void lpi_call_end_read(struct lpi_call *call);
 
-/* Whether a sync of this shard has anything to wait for. Any thread: of whatever it has seen, or
- * heard of, the answer is right. */
+/* True if a sync of this shard has anything to wait for. Any thread: the answer holds for all
+ * changes that the caller has seen or was told of. */
 bool lpi_call_is_unsynced(const struct lp_ns *ns);
 /* On the shard's thread, in each turn. */
 void lpi_call_look_settled(struct lp_ns *ns);
 
-/* Those that found no buffers, or no space, try again. */
+/* Calls that found no buffers, or no space, try again. */
 void lpi_calls_retry(struct lp_ns *ns);
 
 static inline bool lpi_call_is_idle(const struct lpi_call *call)

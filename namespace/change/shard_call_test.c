@@ -128,8 +128,8 @@ static void test_errors(void **state)
 	lpi_ns_rig_free(rig);
 }
 
-/* Whoever finds no buffer, there or here, waits for one. And looks again then: what is being
- * decided may have begun meanwhile. */
+/* A call that finds no buffer, on either shard, waits for one. Then it looks again, because a
+ * change may have begun to be decided meanwhile. */
 static void test_no_buffers(void **state)
 {
 	(void)state;
@@ -178,7 +178,7 @@ static void test_no_buffers(void **state)
 }
 
 /* Rule B1: requests on both shards have all the buffers that requests may have, and each waits for
- * the other shard. They go on with what is set aside for copies. */
+ * the other shard. They go on with the buffers that are reserved for copies. */
 static void test_no_circle(void **state)
 {
 	(void)state;
@@ -217,7 +217,7 @@ static void test_no_circle(void **state)
 	lpi_ns_rig_free(rig);
 }
 
-/* What waits can be seen: for what, and since when. */
+/* Waiting calls can be seen: what they wait for, and since when. */
 static void test_under_way(void **state)
 {
 	(void)state;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copy and move.
  *
- * A copy is an upload that is filled from another object, on that one's shard, where ranges can be
- * cloned (rule N7); in the end it takes its name like any other. Every step is guarded by the
- * source's version: what is copied is the source as it was at one moment, or the copy begins anew.
+ * A copy is an upload on the source's shard, where ranges can be cloned (rule N7). It is filled
+ * from the source, and in the end it takes its name like any other upload. Each step is guarded by
+ * the source's version: the copy equals the source at one moment, or begins anew.
  *
- * Of a source with holes the data is looked for, and that is cloned, with the shorter holes behind
- * it, more at once as long as none is long: so a copy costs by what the source holds, not by its
- * length. What is behind the last data is one truncation of the copy.
- * A search is guarded by the change that comes after it, for a hole that is filled meanwhile makes
- * another version. It may see what is only ordered, for that change is behind it in the same log.
+ * In a source with holes, the copy searches for data and clones it, together with short holes
+ * behind it; each clone is longer as long as no hole is long. So a copy costs as much as the source
+ * has data, not as its length. The hole behind the last data is made by one truncation of the copy.
+ * The change after a search also guards the search, because filling a hole makes another version.
+ * The search may see ordered state, because that change comes later in the same log.
  *
- * A move is a rename between two directories that paths lead to; those that are missing at the new
- * place are made, those that a put had made and that are empty at the old one go. */
+ * A move is a rename between two directories found by path. Missing directories at the new place
+ * are made. At the old place, empty directories that a put had made are removed. */
 #include "namespace/ops/copy.h"
 
 #include <errno.h>
@@ -21,13 +21,13 @@
 #include "namespace/ops/paths.h"
 
 #define TRIES_MAX 8u /* of a source that is changed all the time */
-/* A clone looks at each leaf of its range, also of a hole. To go over so much takes it as long as
- * another step takes; so over a longer hole a step of its own is made, and the next clone begins
- * with a leaf. */
+/* A clone looks at each leaf of its range, also of a hole. To go over so much takes as long as
+ * another step. So a longer hole is skipped by a step of its own, and the next clone begins with a
+ * leaf. */
 #define HOLE_LONG   (UINT64_C(4) << 20)
 #define CLONE_FIRST (UINT64_C(256) << 10)
 
-/* Xattrs or omap values on their way. */
+/* Xattrs or omap values being copied. */
 struct lpi_copy_page {
 	struct lp_store_op list;
 	uint32_t last_len;
@@ -88,8 +88,8 @@ static struct lp_change *guard_source(struct lpi_job *job)
 	return page->changes;
 }
 
-/* Its durability comes with the name, on the same shard. No lock is held: so it may wait for space
- * that is on its way, as long as that takes. */
+/* The changes become durable with the name, on the same shard. No lock is held, so the change may
+ * wait for space that will soon be free, however long that takes. */
 static void make_changes(struct lpi_job *job, lpi_step_fn *next)
 {
 	const struct lpi_copy_page *page = job->copying.page;
@@ -120,7 +120,7 @@ static void unchanged(struct lpi_job *job)
 	lpi_put_name(job, tell_copy);
 }
 
-/* All has been copied: from one and the same version. */
+/* All has been copied, from one version. */
 static void check_source(struct lpi_job *job)
 {
 	struct lp_store_op *op = lpi_job_op(job, 0);
@@ -152,7 +152,7 @@ static void named_set(struct lpi_job *job)
 		named_listed_all(job);
 }
 
-/* It belongs to the mode, and what is replaced keeps its own of both (ops/put.c). */
+/* The ACL belongs to the mode, and a replaced file keeps its own of both (ops/put.c). */
 static bool is_acl(struct lp_bytes name)
 {
 	struct lp_bytes acl = lp_acl_access_name();
@@ -221,7 +221,7 @@ static void list_named(struct lpi_job *job)
 
 static void clone_more(struct lpi_job *job);
 
-/* The copy gets its whole length: what is left of the source is a hole. */
+/* The copy gets its whole length: the rest of the source is a hole. */
 static void made_longer(struct lpi_job *job)
 {
 	int r = job->asks[0].call.result;
@@ -240,7 +240,8 @@ static void make_longer(struct lpi_job *job)
 	make_changes(job, made_longer);
 }
 
-/* What is scattered over much of the device is too much at once: then less. */
+/* A range that is scattered over much of the device is too much for one clone: then tries a shorter
+ * one. */
 static void cloned(struct lpi_job *job)
 {
 	int r = job->asks[0].call.result;
@@ -319,7 +320,7 @@ static void clone_more(struct lpi_job *job)
 		clone_data(job);
 }
 
-/* What is in the inode itself has no holes that cost anything. */
+/* A file with its data in the inode has no holes worth a search. */
 static bool has_holes(const struct lp_attrs *attrs)
 {
 	return attrs->size_bytes > LP_INODE_INLINE_MAX &&
@@ -341,7 +342,8 @@ static void upload_made(struct lpi_job *job)
 
 /* --- The source ------------------------------------------------------------------------------- */
 
-/* The copy is owned by who makes it: of what others have made it must not run with his rights. */
+/* The caller owns the copy. A program that others have written must not run with the caller's
+ * rights. */
 static uint16_t mode_of_source(const struct lpi_job *job)
 {
 	const struct lp_ns_who *who = &job->op->who;
@@ -468,7 +470,7 @@ static void move_known(struct lpi_job *job)
 	lpi_path_end(job, 0);
 }
 
-/* What somebody removed meanwhile has its number still. */
+/* An inode that was removed meanwhile still has its number. */
 static void move_pruned(struct lpi_job *job)
 {
 	lpi_stat(job, job->new_ino, false, move_known);
@@ -490,7 +492,7 @@ static void move_again(struct lpi_job *job)
 static void moved(struct lpi_job *job)
 {
 	int r = job->result;
-	/* Where the walk to the new place had ended; renaming walks, too. */
+	/* The end of the walk to the new place, because the rename uses job->walk, too. */
 	job->walk.dir = job->to.dir;
 	job->walk.is_spread = job->to.dir_is_spread;
 	job->new_ino = job->entry.ino;
@@ -521,7 +523,7 @@ static void move_to_walked(struct lpi_job *job)
 	lpi_rename(job);
 }
 
-/* Nothing is made for what is not there. */
+/* No directory is made if the source does not exist. */
 static void move_from_looked(struct lpi_job *job)
 {
 	enum lp_ns_if condition = job->op->copy.condition;
@@ -552,7 +554,7 @@ static void move_walk(struct lpi_job *job)
 	lpi_walk(job, job->op->copy.path, false, move_from_walked);
 }
 
-/* Into itself. */
+/* A directory cannot be moved below itself. */
 static bool is_below(struct lp_bytes path, struct lp_bytes dir)
 {
 	return path.len > dir.len && memcmp(path.data, dir.data, dir.len) == 0 &&

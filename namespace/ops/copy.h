@@ -16,7 +16,7 @@
 
 /* -ENOMEM. */
 int lpi_copies_new(struct lp_pool **ret_pages) LP_MUST_CHECK;
-/* If the job has some: to the next one that waits. */
+/* Gives the job's page, if it has one, to the next copy that waits. */
 void lpi_copy_give_page(struct lpi_job *job);
 
 #endif

@@ -141,7 +141,7 @@ static void test_changing_source(void **state)
 }
 
 /* The source gets another mode, and with it another access list, while it is copied: the copy has
- * both of one moment. What is replaced keeps its own of both, also if it has no list (rule W3). */
+ * both of one moment. A replaced file keeps its own of both, also if it has no list (rule W3). */
 static void test_changing_list(void **state)
 {
 	uint8_t list[LPI_T_LIST_BYTES];
@@ -232,7 +232,7 @@ static void same_data(struct lpi_t *t, struct lp_ino ino, struct lp_ino as)
 	}
 }
 
-/* What is between its data costs nothing, however long that is. */
+/* A hole between data costs nothing, however long it is. */
 static void test_holes(void **state)
 {
 	static const uint64_t lengths[] = {HUGE_BYTES, HUGE_BYTES - 1, UINT64_C(40) << 20, 0};
@@ -328,7 +328,7 @@ static void move_on(uint32_t shard_cnt)
 	assert_int_equal(t.op->copy.found.attrs.size_bytes, 10);
 	assert_int_equal(lpi_tp_length(&t, "c/d/y"), 10);
 	assert_int_equal(lpi_tp_walk(&t, "a"), -ENOENT); /* rule N2 */
-	/* A directory, with what is in it. */
+	/* A directory, with its entries. */
 	lp_test_ok(move(&t, "c/d", "e/f/g"));
 	assert_int_equal(lpi_tp_length(&t, "e/f/g/y"), 10);
 	assert_int_equal(lpi_tp_walk(&t, "c"), -ENOENT);
@@ -358,7 +358,7 @@ static void move_on(uint32_t shard_cnt)
 	lp_test_ok(copy_as(&t, LP_NS_MOVE, "h", "e/f/g/y", LP_NS_IF_VERSION, version_nr));
 	assert_int_equal(lpi_tp_length(&t, "e/f/g/y"), 20);
 	assert_int_equal(lpi_t_stat(&t, ino), -ESTALE);
-	/* What fails leaves nothing that it had made. */
+	/* A failed move leaves none of the directories that it had made. */
 	assert_int_equal(move(&t, "e/f/none", "n/n"), -ENOENT);
 	assert_int_equal(move(&t, "e/f", "e/f/g/h"), -EINVAL);
 	assert_int_equal(move(&t, "e/f/g", "e/f"), -ENOTEMPTY);

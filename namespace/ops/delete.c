@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Delete, and the directories that go with what was in them (rule N2).
+/* Delete, and removal of the directories that it empties (rule N2).
  *
- * What was deleted is gone, durably, before a directory is looked at. A put may come into it at any
- * time: so a directory is removed as rmdir does it, with all its names held, and only if it is
- * still the one that a put had made, and empty. A put that comes too late for it begins again from
- * the root, and makes another one. Whatever stops this, and be it a crash, leaves an empty
- * directory, which the next delete below it takes along. */
+ * The deletion is durable before a directory is looked at. A put may add a name to the directory at
+ * any time. So the directory is removed as by rmdir, with all its names locked, and only if it is
+ * still the same one, made by a put, and empty. A put that comes too late begins again from the
+ * root and makes another one. An error or a crash leaves an empty directory, which the next delete
+ * below it removes. */
 #include <errno.h>
 
 #include "namespace/change/ns_state.h"
@@ -17,7 +17,7 @@ static void prune_look(struct lpi_job *job);
 
 static void prune_removed(struct lpi_job *job)
 {
-	if (job->result == -EIO) /* what is unknown is never over */
+	if (job->result == -EIO) /* with an unknown outcome the pact is never over */
 		job->pruning.next(job);
 	else if (job->result < 0)
 		lpi_job_again(job, job->pruning.next);
@@ -60,7 +60,7 @@ static void prune_asked(struct lpi_job *job)
 		lpi_stat(job, job->entry.dir, false, prune_known);
 }
 
-/* job->entry is of what went; its directory may go now. */
+/* job->entry is the removed entry's; its directory may be removed now. */
 static void prune_look(struct lpi_job *job)
 {
 	struct lp_bytes *path = &job->pruning.path;
@@ -128,7 +128,7 @@ void lpi_begin_delete(struct lpi_job *job)
 		r = op->delete.or_dir ? -EBUSY : -EISDIR; /* the root */
 	if (r >= 0 && op->delete.condition > LP_NS_IF_VERSION)
 		r = -EINVAL;
-	/* What is to be absent cannot be deleted. */
+	/* An object that must be absent cannot be deleted. */
 	if (r >= 0 && op->delete.condition == LP_NS_IF_ABSENT)
 		r = -EINVAL;
 	if (r < 0)

@@ -23,7 +23,8 @@ static void basic_on(uint32_t shard_cnt)
 	lp_test_ok(lpi_tp_walk(&t, "a/b"));
 	lp_test_ok(lpi_tp_delete(&t, "a/b/y"));
 	assert_int_equal(lpi_tp_walk(&t, "a"), -ENOENT);
-	/* One that somebody made, or has made his own, stays, and what is above it. */
+	/* A directory that a client made explicitly, or has set attributes of, stays, and so do
+	 * those above it. */
 	(void)lpi_t_dir(&t, LP_INO_ROOT, "mine");
 	lp_test_ok(lpi_tp_put(&t, "mine/b/x", 10));
 	lp_test_ok(lpi_tp_delete(&t, "mine/b/x"));
@@ -58,7 +59,8 @@ static void test_basic(void **state)
 		basic_on(i);
 }
 
-/* Rule N2: what a client stores with a directory makes it his own, also past LP_NS_SET. */
+/* Rule N2: if a client stores something with a directory it no longer vanishes, also without
+ * LP_NS_SET. */
 static void own_on(uint32_t shard_cnt)
 {
 	struct lpi_t t;

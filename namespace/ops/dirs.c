@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stat and set, of directories over all fragments.
  *
- * What is added to a directory or removed from it leaves its time in the fragment of the entry's
- * shard, so that files can be made in a spread directory without asking the shard of its inode. The
- * directory's times are the newest of all. When they are set, those of the fragments are forgotten,
- * in the same change: they would be newer than what was set. So where there is one fragment only,
- * beside the inode, an mtime that it has is later than what was set, whatever that says, and counts
- * (but not ctime, which is the inode's as well with each change of that). Of several fragments it
- * is not known at one moment whether all have forgotten theirs: there the newest counts still. */
+ * Adding or removing a name leaves its time in the fragment of the entry's shard. So files can be
+ * made in a spread directory without asking the shard of its inode. The directory's times are the
+ * newest of all. When they are set, the same change removes those of the fragments, which could be
+ * newer. A directory with one fragment has it beside the inode. An mtime in this fragment was
+ * written after the mtime was set, so it counts, even if it is older. This does not hold for ctime,
+ * which each change of the inode sets. With several fragments a reader cannot know whether all
+ * times were removed at one moment, so the newest counts. */
 #include <errno.h>
 
 #include "namespace/change/ns_state.h"
@@ -15,11 +15,12 @@
 #include "namespace/state/acl.h"
 
 #define TIME_FORGOTTEN INT64_MIN /* older than any */
-#define SET_TRIES_MAX  64u /* of a mode, of what gets another access list or owner all the time */
+/* Tries to set a mode while others keep changing the access list or the owner. */
+#define SET_TRIES_MAX 64u
 
 static const uint32_t settable = LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID | LP_ATTR_ATIME |
 				 LP_ATTR_MTIME | LP_ATTR_CTIME | LP_ATTR_BTIME | LP_ATTR_FLAGS;
-/* Those that the namespace keeps for itself. */
+/* Flags that only the namespace sets. */
 static const uint32_t own_flags =
 	LP_INODE_FLAG_MADE_BY_PUT | LP_INODE_FLAG_SPREAD | LP_INODE_FLAG_SEALED;
 
@@ -27,7 +28,7 @@ static const uint32_t own_flags =
 
 static void sum_more(struct lpi_job *job);
 
-/* What fails holds nothing. */
+/* A failed operation holds nothing. */
 static void end_stat(struct lpi_job *job)
 {
 	struct lpi_dir_stat *stat = &job->dir_stat;
@@ -39,8 +40,8 @@ static void end_stat(struct lpi_job *job)
 		stat->next(job);
 }
 
-/* A time that the only fragment has came after any that was set, which may lie in the future. One
- * that was removed, and is open, has it set without its fragment. */
+/* A time in the only fragment came after any that was set, even if the set one lies in the future.
+ * A directory that was removed, and is open, has a set time without a fragment. */
 static bool says_mtime(const struct lpi_dir_stat *stat, const struct lpi_fragment_view *fragment)
 {
 	return (stat->attrs.flags & LP_INODE_FLAG_SPREAD) == 0 && stat->attrs.nlink > 0 &&
@@ -73,7 +74,7 @@ static void fragments_known(struct lpi_job *job)
 	sum_more(job);
 }
 
-/* Some shards at a time. */
+/* Asks some shards at a time. */
 static void sum_more(struct lpi_job *job)
 {
 	struct lpi_dir_stat *stat = &job->dir_stat;
@@ -149,7 +150,7 @@ struct lp_ns_found lpi_stat_found(const struct lpi_job *job)
 		.ino = stat->ino, .attrs = stat->attrs, .entries_cnt = stat->entries_cnt};
 }
 
-/* As sum_more() does, of what all shards show. */
+/* As sum_more() does, from the boards of all shards. */
 bool lp_ns_peek_dir(struct lp_ns *ns, struct lp_ino dir, struct lp_ns_found *ret_found)
 {
 	struct lpi_dir_stat stat = {.ino = dir};
@@ -217,7 +218,7 @@ static bool sets_mode(const struct lpi_job *job)
 	return (job->op->set.mask & LP_ATTR_MODE) != 0;
 }
 
-/* Nothing but the guards of the access list and of mode and owner say any of these. */
+/* Only the guards of the access list and of mode and owner fail with these errors. */
 static bool is_other(const struct lpi_job *job, int result)
 {
 	if (rests_on_old(job) && result == -ECANCELED)
@@ -251,8 +252,8 @@ static bool sets_times(const struct lpi_job *job)
 	return (job->op->set.mask & (LP_ATTR_MTIME | LP_ATTR_CTIME)) != 0;
 }
 
-/* What was read is the value of a list, or -ENODATA. What cannot be a list stays as it is: no
- * kernel makes anything of it. */
+/* The value that was read is a list, or -ENODATA. A value that is no valid list stays as it is,
+ * because no kernel can use it. */
 static int set_take_list(struct lpi_job *job)
 {
 	const struct lpi_job_ask *ask = &job->asks[ASK_LIST];
@@ -273,8 +274,8 @@ static struct lp_change *list_change(struct lpi_job *job, enum lp_change_type ty
 	return change;
 }
 
-/* The access list that goes with the new mode, in the same change, guarded by what was read: who
- * sets another list at that moment makes it look again. */
+/* Adds the access list for the new mode to the same change, guarded by the list that was read. If
+ * another client sets another list at that moment, the operation looks again. */
 static void set_add_list(struct lpi_job *job)
 {
 	const struct lpi_put *put = &job->put;
@@ -290,7 +291,7 @@ static void set_add_list(struct lpi_job *job)
 	lpi_job_coordinate(job, lp_ino_shard(job->op->set.ino));
 }
 
-/* Which flags of the inode keep away what is to be set. Flags alone may always be set. */
+/* The inode's flags that forbid the set. Flags alone may always be set. */
 static uint32_t flags_in_the_way(const struct lp_ns_op *op)
 {
 	uint32_t mask = op->set.mask & ~(uint32_t)LP_ATTR_CTIME;
@@ -300,7 +301,8 @@ static uint32_t flags_in_the_way(const struct lp_ns_op *op)
 	return LP_INODE_FLAGS_KEEPING & ~((mask & ~times) == 0 ? op->set.passes : 0);
 }
 
-/* old: as they are. A directory that one has set anything of is one's own (rule N2). */
+/* old: the present attributes. A directory of which a client has set any attribute no longer
+ * vanishes (rule N2). */
 static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 {
 	const struct lp_ns_op *op = job->op;
@@ -326,7 +328,7 @@ static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 	attrs->flags = own | (others & LP_INODE_FLAGS_SETTABLE & ~own_flags);
 	if ((old->flags & LP_INODE_FLAG_MADE_BY_PUT) != 0)
 		change->inode.mask |= LP_ATTR_FLAGS;
-	/* One that was removed, and is open, has no fragments any more. */
+	/* A directory that was removed, and is open, has no fragments any more. */
 	is_dir = is_dir && old->nlink > 0;
 	for (uint32_t i = 0; is_dir && sets_times(job) && i < job->ns->options.shard_cnt; i++) {
 		if (is_spread || i == lp_ino_shard(ino))
@@ -389,8 +391,8 @@ static bool sets_flags(const struct lpi_job *job)
 	return (job->op->set.mask & LP_ATTR_FLAGS) != 0;
 }
 
-/* While the flags of a directory change no name of it is held: so who holds one may rely on them,
- * and what any shard remembers of them is forgotten. */
+/* While the flags of a directory change, no name of it is locked. So an owner of such a lock may
+ * rely on the flags, and shards drop what they remember of them. */
 static void set_lock(struct lpi_job *job)
 {
 	const struct lp_attrs *attrs = &job->asks[ASK_ATTRS].op.stat.attrs;
@@ -404,7 +406,7 @@ static void set_lock(struct lpi_job *job)
 	lpi_job_lock(job, set_locked);
 }
 
-/* Flags are set as a whole, so who changes them, or may, is alone. */
+/* Flags are set as a whole, so an operation that changes them, or may, needs the inode's lock. */
 static void set_known(struct lpi_job *job)
 {
 	int r = set_take(job);
@@ -445,8 +447,8 @@ void lpi_begin_set(struct lpi_job *job)
 
 /* --- A directory becomes one's own ------------------------------------------------------------ */
 
-/* A transaction that gives an inode something of a client's, which a directory can have, too. What
- * writes data does not: there it is refused. */
+/* True for a transaction that stores something of a client's with an inode, if a directory can have
+ * it, too. Data writes are no such transactions: a directory refuses them. */
 bool lpi_txn_may_own(const struct lp_store_op *op)
 {
 	bool may = false;
@@ -456,7 +458,7 @@ bool lpi_txn_may_own(const struct lp_store_op *op)
 		const struct lp_change *change = &op->txn.changes[i];
 		switch (change->type) {
 		case LP_CHANGE_SET:
-			/* Of an access time alone: it was read. */
+			/* Not if only the access time is set, by a read. */
 			may = may || change->inode.mask != LP_ATTR_ATIME;
 			break;
 		case LP_CHANGE_XATTR_SET:
@@ -499,7 +501,7 @@ static void own_store(struct lpi_job *job)
 	lpi_job_wait(job, own_stored);
 }
 
-/* It stays so if the transaction then finds that a guard does not hold: that loses nothing. */
+/* The flag stays cleared if a guard of the transaction then fails: that loses nothing. */
 static void own_cleared(struct lpi_job *job)
 {
 	if (job->pact.result < 0)
@@ -551,8 +553,9 @@ static void own_known(struct lpi_job *job)
 	lpi_job_lock(job, own_locked);
 }
 
-/* Before what a client stores with a directory that a put made: it must not vanish with that (rule
- * N2). No directory ever comes to be so later, so who is none now needs no lock. */
+/* Called before a client stores something with a directory that a put made: the directory must no
+ * longer vanish (rule N2). No existing directory gets that flag later, so another directory needs
+ * no lock. */
 void lpi_begin_own_store(struct lpi_job *job)
 {
 	own_ask(job, false, own_known);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a mount was told of, and has forgotten (rule N5).
+/* Holds of a mount on inodes that it was told of and has not forgotten (rule N5).
  *
- * Whoever is told of an inode counts first and then reads its attributes, as an open does: whoever
- * takes the last name away looks at the count when he submits the removal, so one of the two sees
- * the other. */
+ * An operation that holds an inode counts first and then reads its attributes, as an open does. A
+ * removal of the last name looks at the count when it is submitted. So one of the two sees the
+ * other. */
 #include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 #include "namespace/state/kernel_holds.h"
@@ -30,7 +30,7 @@ void lpi_let_go(struct lpi_job *job, struct lp_ino ino, lpi_step_fn *next)
 
 /* --- Forget ----------------------------------------------------------------------------------- */
 
-/* Each shard that has any of them takes its own. */
+/* Each shard takes its own inodes. */
 static void run_forget(struct lpi_call *call)
 {
 	const struct lp_ns_op *op = job_of(call)->op;
@@ -54,7 +54,7 @@ static bool has_any(const struct lp_ns_op *op, uint32_t shard_idx)
 	return op->forget.all;
 }
 
-/* Some shards at a time. */
+/* Asks some shards at a time. */
 static void forget_more(struct lpi_job *job)
 {
 	struct lpi_dir_stat *at = &job->dir_stat;
@@ -89,7 +89,7 @@ void lpi_begin_forget(struct lpi_job *job)
 
 /* --- Too many --------------------------------------------------------------------------------- */
 
-/* Inodes are spread evenly, or nearly so: each shard looks after its part. */
+/* Inodes are spread almost evenly, so each shard checks its part of max. */
 uint32_t lp_ns_crowd(struct lp_ns *ns, uint64_t max, struct lp_ino *ret_inos, uint32_t inos_max)
 {
 	struct lpi_held_stats held;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lookup, link, remove.
  *
- * A lookup takes no lock: it waits only for what is being decided. So what the name leads to may
- * have lost it before its attributes are read, on another shard; then the lookup begins again. */
+ * A lookup takes no lock: it waits only for changes that are being decided. So the inode may have
+ * lost the name before its attributes are read on another shard; then the lookup begins again. */
 #include <errno.h>
 
 #include "namespace/change/ns_state.h"
@@ -74,7 +74,7 @@ static void link_done(struct lpi_job *job)
 	struct lp_ns_op *op = job->op;
 	job->result = job->pact.result;
 	if (job->result >= 0) {
-		/* As they were under the lock, and what was changed. */
+		/* The attributes under the lock, with the changes made. */
 		op->link.found =
 			(struct lp_ns_found){.ino = op->link.ino, .attrs = job->moved_attrs};
 		struct lp_attrs *attrs = &op->link.found.attrs;
@@ -97,11 +97,13 @@ static void link_commit(struct lpi_job *job)
 	lpi_entry_set_change(job, entry, ino, job->moved_attrs.type);
 	lpi_job_guard_flags(job, ino, LP_INODE_FLAGS_KEEPING);
 	lpi_job_change(job, lp_ino_shard(ino), LP_CHANGE_LINK, ino)->inode.delta = 1;
-	/* Its newest name, whatever that led to before: so the version is one of now (rule W3). */
+	/* The version is one of now (rule W3), because the name may have led to another inode
+	 * before. */
 	(void)lpi_ino_name_change(job, ino, entry);
 	uint32_t coordinator = entry->shard_idx;
 	if (job->moved_attrs.nlink == 0) {
-		/* Who is answered may close it at once: it is no orphan any more by then. */
+		/* The caller may close it as soon as it is answered: it must be no orphan by
+		 * then. */
 		coordinator = lp_ino_shard(ino);
 		lpi_job_adopt(job, ino);
 	}
@@ -148,7 +150,7 @@ static void link_known(struct lpi_job *job)
 		lpi_entry_need_dir(job, &job->entry, lpi_names_end, link_commit);
 		return;
 	}
-	/* Without a name: one that never had any may get one, once, and stays open meanwhile. */
+	/* An inode that never had a name may get one, once, and stays open meanwhile. */
 	lpi_job_run(job, lp_ino_shard(job->op->link.ino), 0, run_pin);
 	lpi_job_wait(job, pinned);
 }
@@ -224,7 +226,7 @@ static void remove_commit(struct lpi_job *job)
 	lpi_job_commit(job, remove_done);
 }
 
-/* It is as it should be. */
+/* Checks that the inode fulfils job->removal. */
 static int check_removal(const struct lpi_job *job)
 {
 	const struct lpi_removal *removal = &job->removal;
@@ -233,7 +235,8 @@ static int check_removal(const struct lpi_job *job)
 		return -ECANCELED;
 	if (removal->only_made_by_put && (attrs->flags & LP_INODE_FLAG_MADE_BY_PUT) == 0)
 		return -EPERM;
-	/* The commit guards it; but a directory is refused for this before it is for its names. */
+	/* The commit guards this, too. For a directory it is checked here so that -EPERM comes
+	 * before -ENOTEMPTY. */
 	if ((attrs->flags & LP_INODE_FLAGS_KEEPING) != 0)
 		return -EPERM;
 	if (job->entry.type == LP_INODE_TYPE_DIR && job->dir_stat.entries_cnt > 0)

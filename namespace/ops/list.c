@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys in the order of their bytes, merged over the shards.
  *
- * A list is a walk through the tree, one level for each directory that it is in. A directory's
- * entries come in pages from each shard that has some, and the least of those that come next is
- * taken; only when a page is used up that shard is asked again.
+ * A list is a walk through the tree, with one level for each directory on the way. A directory's
+ * entries come in pages from each shard that has some, and the least of the next entries is taken.
+ * A shard is asked again only when its page is used up.
  *
- *   order      A directory "a" is where its keys are: "a/...". In the order of names it comes
- * before "a-b", in that of keys behind it. So a directory that was met is held back until the next
- * name is greater than "a/". While one is held others may be met: each begins with the name of the
- * one before it, so all of them are lengths of one name, and the last is the first to go. seek To
- * go on behind a key each name of its path is looked for: the directories that are held back there
- * are those among the beginnings of the name that end before a byte less than '/'. They are looked
- * up, and the entries are listed from there on. memory     The pages of the last levels only. Who
- * comes back to a level that has lost its pages asks for them again, from the name on from which it
- * came back.
+ *   order    A directory "a" is where its keys are: "a/...". In the order of names it comes before
+ *            "a-b", in the order of keys after it. So a directory that was met is held back until
+ *            the next name is greater than "a/". More may be met meanwhile. Each one's name begins
+ *            with the name of the one before, so all are prefixes of one name. The last one is
+ *            entered first.
+ *   seek     To go on after a key, each name of its path is looked up. The directories held back
+ *            there are among those prefixes of the name that end before a byte less than '/'. They
+ *            are looked up, and the entries are listed from there on.
+ *   memory   Only the last levels keep their pages. A level that has lost its pages asks for them
+ *            again when the walk comes back to it, from the name that it came back from.
  *
- * What is listed may change meanwhile: a key that is there all the time is listed once. A directory
- * that is renamed while it is listed may be seen at both places, or at none of them. */
+ * The tree may change meanwhile: a key that is there all the time is listed once. A directory that
+ * is renamed while it is listed may be seen at both places, or at none of them. */
 #include "namespace/ops/list.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@
 #define SET_BYTES      65536u
 #define PAGE_BYTES_MIN 1024u
 #define NAME_MAX_BYTES LP_KEY_NAME_MAX
-/* All that are held back are beginnings of names of one path. */
+/* All directories held back are prefixes of names of one path. */
 #define HELD_MAX      (LP_NS_PATH_MAX + 2 * NAME_MAX_BYTES)
 #define STATS_AT_ONCE (LPI_JOB_ASKS - 1)
 
@@ -47,7 +48,7 @@ struct cursor {
 	uint32_t pos;
 	uint8_t *page;
 	uint32_t page_bytes;
-	uint32_t last_len; /* of the last name of the page; 0: none has been read */
+	uint32_t last_len; /* of the last name of the page; 0: no page was read */
 	char last[NAME_MAX_BYTES];
 };
 
@@ -63,7 +64,7 @@ struct level {
 	struct lp_ino dir;
 	bool is_spread;
 	uint32_t path_len; /* of what comes before its names */
-	uint32_t from_len; /* names from this one on, which is in path; 0: all */
+	uint32_t from_len; /* names from this one on, which is stored in path; 0: all */
 	uint32_t held_cnt; /* of the levels above it */
 };
 
@@ -84,7 +85,7 @@ struct lpi_list {
 	uint32_t seek_at;     /* the next length that is looked for */
 	uint32_t seek_len;    /* of the name of the path that is looked for */
 	uint32_t seek_levels; /* as many as there were before it went down */
-	uint32_t down_len;    /* of the name of the directory that is gone into */
+	uint32_t down_len;    /* of the name of the directory being entered */
 	lpi_step_fn *after_down;
 	uint32_t item_idx; /* whose attributes are looked for */
 	uint32_t stat_idx[STATS_AT_ONCE];
@@ -119,7 +120,7 @@ static struct level *top(struct lpi_list *list)
 	return &list->levels[list->level_cnt - 1];
 }
 
-/* Two names, or beginnings of keys. */
+/* Compares two names or prefixes of keys. */
 static int compare(const void *a, size_t a_len, const void *b, size_t b_len)
 {
 	int c = memcmp(a, b, LP_MIN(a_len, b_len));
@@ -170,7 +171,7 @@ static void stats_known(struct lpi_job *job)
 	stat_more(job);
 }
 
-/* Some at a time. One that is gone is left without. */
+/* Asks for some attributes at a time. An inode that is gone gets none. */
 static void stat_more(struct lpi_job *job)
 {
 	struct lpi_list *list = job->list;
@@ -220,7 +221,7 @@ static void advance(struct cursor *cursor)
 	if (cursor->has_item)
 		return;
 	cursor->is_end = !cursor->op.list.more;
-	/* The page will be another's: where it goes on is kept. */
+	/* The page will be used by another level: keeps the place where this one goes on. */
 	if (had_item) {
 		cursor->last_len = before.len;
 		memcpy(cursor->last, before.data, before.len);
@@ -245,7 +246,7 @@ static void fetched(struct lpi_call *call)
 		run(list->job);
 }
 
-/* No more than will be needed: one more than there is room for says whether there are more. */
+/* At most as many as are needed: one more than there is room for shows whether there are more. */
 static uint32_t wanted(const struct lpi_list *list, uint32_t cursor_cnt)
 {
 	uint32_t room = (list->items.len - list->items.used) / lpi_items_bytes(1, false);
@@ -295,7 +296,8 @@ static void take_set(struct lpi_list *list, struct set *set)
 	}
 }
 
-/* True when each shard's next entry is known, or that there is none; else run() comes again. */
+/* True when the next entry of each shard is known, or that there is none. Otherwise run() is called
+ * again. */
 static bool has_next(struct lpi_list *list)
 {
 	struct set *set = set_of(list);
@@ -335,8 +337,8 @@ static void push_level(struct lpi_list *list, struct lp_ino dir, bool is_spread,
 							 .held_cnt = list->held_cnt};
 }
 
-/* Back to the directory above, behind the one that was left: no name has a '/', so what comes next
- * is from the byte behind that on. */
+/* Goes back to the directory above, after the one that was left. No name has a '/', so the next
+ * names begin with the byte after '/'. */
 static void pop_level(struct lpi_list *list)
 {
 	struct set *set = set_of(list);
@@ -352,7 +354,7 @@ static void pop_level(struct lpi_list *list)
 
 /* --- Items ------------------------------------------------------------------------------------ */
 
-/* Whether a key, in two parts, is greater. */
+/* True if a key, given in two parts, is greater than `after`. */
 static bool is_behind(struct lp_bytes dir, struct lp_bytes name, struct lp_bytes after)
 {
 	int c = compare(dir.data, dir.len, after.data, LP_MIN(after.len, dir.len));
@@ -362,14 +364,14 @@ static bool is_behind(struct lp_bytes dir, struct lp_bytes name, struct lp_bytes
 		       after.len - dir.len) > 0;
 }
 
-/* False: there is no room for it. ino.nr 0: a common prefix. */
+/* Adds an item. False: there is no room. ino.nr 0: a common prefix. */
 static bool emit(struct lpi_list *list, struct lp_ino ino, uint8_t type, const void *name,
 		 uint32_t len)
 {
 	const struct lp_ns_op *op = op_of(list);
 	const struct lp_bytes dir = {list->path, top(list)->path_len};
 	if (dir.len + len + (ino.nr == 0 ? 1 : 0) > LP_NS_PATH_MAX)
-		return true; /* no key: nobody could ask for it */
+		return true; /* not a key: no path can be so long */
 	struct lp_ns_item item = {.name = {name, len}, .ino = ino, .type = type};
 	if (ino.nr == 0) {
 		memcpy(list->prefix, name, len);
@@ -393,7 +395,7 @@ static void hold(struct lpi_list *list, struct lp_ino ino, const void *name, uin
 	list->held[list->held_cnt++] = (struct held){.ino = ino, .len = len};
 }
 
-/* The last one that is held back comes before this name; NULL: before the end. */
+/* True if the last directory held back comes before this name; NULL: before the end. */
 static bool is_held_next(struct lpi_list *list, const struct cursor *cursor)
 {
 	const struct level *level = top(list);
@@ -411,12 +413,12 @@ static bool is_held_next(struct lpi_list *list, const struct cursor *cursor)
 
 static void seek(struct lpi_job *job);
 
-/* Its name, and a '/', are in the path. */
+/* Enters a directory. Its name, and a '/', are in the path. */
 static void go_down(struct lpi_list *list, struct lp_ino dir, bool is_spread, uint32_t len)
 {
 	uint32_t path_len = top(list)->path_len + len + 1;
 	list->path[path_len - 1] = '/';
-	/* What is below would be no key (LP_NS_PATH_MAX, LP_NS_DEPTH_MAX). */
+	/* Names below would be no keys (LP_NS_PATH_MAX, LP_NS_DEPTH_MAX). */
 	if (path_len < LP_NS_PATH_MAX && list->level_cnt < LP_NS_DEPTH_MAX)
 		push_level(list, dir, is_spread, path_len);
 }
@@ -438,7 +440,8 @@ static void kind_known(struct lpi_job *job)
 	list->after_down(job);
 }
 
-/* Goes on with next, now or later; a directory that is gone is passed by. True: now. */
+/* Enters a directory and goes on with next, now or later; skips a directory that is gone. True:
+ * now. */
 static bool descend(struct lpi_list *list, struct lp_ino dir, uint32_t len, lpi_step_fn *next)
 {
 	struct lpi_job *job = list->job;
@@ -512,7 +515,7 @@ static void run(struct lpi_job *job)
 
 /* --- To the key to go on behind --------------------------------------------------------------- */
 
-/* What is left of `after` in the directory that was reached. */
+/* The rest of `after` in the directory that was reached. */
 static struct lp_bytes rest_of(struct lpi_list *list)
 {
 	struct lp_bytes after = op_of(list)->list.after;
@@ -521,24 +524,25 @@ static struct lp_bytes rest_of(struct lpi_list *list)
 	return (struct lp_bytes){(const char *)after.data + path_len, after.len - path_len};
 }
 
-/* Whether the first len bytes of the name may be a directory that is to come yet. */
+/* True if the first len bytes of the name may be a directory that comes later. */
 static bool may_be_held(const struct lpi_list *list, struct lp_bytes rest, uint32_t len)
 {
 	const char *name = rest.data;
 	if (len == 0 || len > NAME_MAX_BYTES || (list->level_cnt == 1 && len < list->prefix_len))
 		return false;
-	/* The longest of a name that is too long is among those listed from there on. */
+	/* The longest prefix of a name that is too long is among the entries listed from there
+	 * on. */
 	if (len == NAME_MAX_BYTES && len < list->seek_len)
 		return false;
 	if (len < list->seek_len)
 		return (unsigned char)name[len] < '/';
-	/* The name itself, with something behind it; of a common prefix nothing is left. */
+	/* True for the name itself, if more follows; nothing is left of a common prefix. */
 	return len < rest.len && !op_of(list)->list.delimit;
 }
 
 static void sought(struct lpi_job *job);
 
-/* Beginnings of the name, the shortest first; then the list goes on from there. */
+/* Looks up prefixes of the name, the shortest first; then lists from there on. */
 static void seek(struct lpi_job *job)
 {
 	struct lpi_list *list = job->list;
@@ -563,7 +567,7 @@ static void seek(struct lpi_job *job)
 	lpi_job_wait(job, sought);
 }
 
-/* Where to begin in the directory that was reached. */
+/* Sets where to begin in the directory that was reached. */
 static void begin_seek(struct lpi_job *job)
 {
 	struct lpi_list *list = job->list;
@@ -655,7 +659,7 @@ static void list_walked(struct lpi_job *job)
 		list_from(job, job->walk.dir, job->walk.is_spread, path_len);
 }
 
-/* No key can begin with the prefix, or all that do come before `after`. */
+/* True if no key can begin with the prefix, or all that do come before `after`. */
 static bool is_empty(const struct lp_ns_op *op, struct lp_bytes walked)
 {
 	struct lp_bytes prefix = op->list.prefix;
@@ -676,7 +680,7 @@ static void list_begin(struct lpi_job *job)
 		return;
 	}
 	list->prefix_len = op->list.prefix.len - dir_len;
-	/* A walk ends in the directory of the last name: so it gets one. */
+	/* A walk ends in the directory of the last name, so the path gets one. */
 	if (dir_len > 0)
 		memcpy(list->path, op->list.prefix.data, dir_len);
 	list->path[dir_len] = 'x';
@@ -708,7 +712,7 @@ static void list_start(struct lpi_job *job)
 	list->job = job;
 	job->list = list;
 	lpi_items_init(&list->items, op->list.buf, op->list.buf_len);
-	/* Without a limit: as many as there is room for. */
+	/* Without a limit: as many items as there is room for. */
 	list->items_max = op->list.items_max != 0 ? op->list.items_max : UINT32_MAX - 1;
 	lpi_job_soon(job, list_begin);
 }

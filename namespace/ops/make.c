@@ -7,10 +7,10 @@
  *
  * A file is on the shard of its entry, and all of it is one transaction. A directory in a directory
  * that is not spread goes round the shards. The inode's shard coordinates: it may have xattrs to
- * set, and whoever was told the number finds the inode there at once, while those who look for
- * the name wait until it can be seen.
+ * set, and a client that was told the number finds the inode there at once. A lookup of the name
+ * waits until it can be seen.
  *
- * With or_open a name that is there already is looked up, under its lock, and opened. */
+ * With or_open an existing name is looked up, under its lock, and opened. */
 #include <errno.h>
 
 #include "namespace/change/ns_state.h"
@@ -56,7 +56,7 @@ static void existing_looked(struct lpi_job *job)
 		return;
 	}
 	if (entry->ino.nr == 0) {
-		/* Gone meanwhile: it is made after all. */
+		/* The name is gone meanwhile: the inode is made after all. */
 		if (job->tries >= TRIES_MAX)
 			lpi_job_end(job, -EEXIST);
 		else
@@ -159,8 +159,8 @@ static void make_commit(struct lpi_job *job)
 	lpi_job_commit(job, make_done);
 }
 
-/* Others may be making some at the same time: the limit is no exact one, but holds the count far
- * below what it may be. */
+/* Other operations may be making directories at the same time. The limit is not exact, but keeps
+ * the count far below what a link count can hold. */
 static void parent_known(struct lpi_job *job)
 {
 	const struct lpi_job_ask *ask = &job->asks[0];
@@ -184,9 +184,9 @@ static void make_locked(struct lpi_job *job)
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = job->entry.dir;
-	/* Names beside this one that are being decided about change only the count; and that the
-	 * directory goes is kept away by the lock of this one. Who makes one directory after the
-	 * other would wait for the end of the last change each time. */
+	/* Other names of the directory that are being decided change only its link count. The lock
+	 * of this name prevents the directory's removal. Without this, each of several mkdirs in a
+	 * row would wait for the end of the one before. */
 	lpi_job_ask(job, lp_ino_shard(op->stat.ino), 0, true);
 	lpi_job_wait(job, parent_known);
 }
@@ -206,7 +206,7 @@ static void unnamed_done(struct lpi_job *job)
 		lpi_names_end(job, job->pact.result);
 		return;
 	}
-	/* Nobody but this job knows the number yet. */
+	/* Only this job knows the number yet. */
 	job->result = 0;
 	lpi_job_run(job, lp_ino_shard(job->new_ino), 0, run_mark_unnamed);
 	lpi_job_wait(job, tell_new);
@@ -239,7 +239,7 @@ static void numbered(struct lpi_job *job)
 	lpi_job_lock(job, make_locked);
 }
 
-/* On the shard where the inode will be. */
+/* Takes a number on the shard where the inode will be. */
 static void take_number(struct lpi_job *job, struct lp_ns *ns)
 {
 	const struct lp_ns_op *op = job->op;

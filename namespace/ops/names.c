@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operations on a name in a directory have in common. Each finds where the entry is, locks it,
- * looks, and changes.
+/* Steps that operations on a name in a directory share. Each operation finds the entry's shard,
+ * locks the name, looks it up, and makes its change.
  *
- * That the directory exists when something is added to it: on the shard of its inode a guard says
- * so, if that shard decides. Else it is asked for while the entry's lock keeps its removal away,
- * which needs that fragment as a whole.
+ * The directory must exist when a name is added to it. On the shard of its inode a guard ensures
+ * this, if that shard decides. Otherwise the shard is asked while the name's lock prevents a
+ * removal, which needs the whole fragment.
  *
- * Whether the directory's flags let a name come, or go, is known in the same way: who sets flags of
- * a directory holds all its fragments, too. What is remembered of a directory is that it is there
- * and has no such flag. */
+ * The directory's flags, which may forbid adding or removing names, are checked in the same way:
+ * setting flags of a directory locks all its fragments, too. A shard remembers of a directory that
+ * it exists and has no such flag. */
 #include <errno.h>
 
 #include "namespace/change/ns_state.h"
@@ -43,7 +43,7 @@ static bool place(const struct lpi_job *job, struct lpi_entry *entry)
 
 static void kinds_known(struct lpi_job *job);
 
-/* Directories whose kind is not known here are asked for. */
+/* Asks for the kind of directories that is not known here. */
 static void place_all(struct lpi_job *job)
 {
 	for (uint32_t i = 0; i < job->place_cnt; i++) {
@@ -77,7 +77,7 @@ static void kinds_known(struct lpi_job *job)
 		}
 		bool is_spread = (ask->op.stat.attrs.flags & LP_INODE_FLAG_SPREAD) != 0;
 		lpi_dir_kind_learn(job->ns, entry->dir, is_spread);
-		/* Not from the cache, where the other one may have taken its place. */
+		/* Not from the cache, where another directory may have taken its place. */
 		entry->dir_is_spread = is_spread;
 		entry->shard_idx =
 			lpi_shard_of_entry(job->ns, entry->dir, is_spread, lpi_entry_name(entry));
@@ -95,7 +95,7 @@ void lpi_names_place(struct lpi_job *job, uint32_t cnt, lpi_step_fn *next)
 		return;
 	}
 	for (uint32_t i = 0; i < cnt; i++)
-		(void)lpi_job_op(job, i); /* so that who was not asked is known */
+		(void)lpi_job_op(job, i); /* marks directories that were not asked for */
 	place_all(job);
 }
 
@@ -147,7 +147,7 @@ static void dir_asked(struct lpi_job *job)
 	const struct lpi_job_ask *ask = &job->asks[0];
 	const struct lpi_entry *entry = job->needs_dir;
 	int r = ask->call.result;
-	/* One that was removed, and is open. */
+	/* A directory that was removed, and is open. */
 	if (r >= 0 && ask->op.stat.attrs.nlink == 0)
 		r = -ENOENT;
 	if (r == -ENOENT && job->dir_is_gone != NULL) {
@@ -168,9 +168,10 @@ static void dir_asked(struct lpi_job *job)
 	job->dir_is_there(job);
 }
 
-/* A directory that was removed and is open has its inode still, and is known by its sealed
- * fragment, which refuses the entry: where that is only prepared, because another shard decides, it
- * would do so when all has been decided. Who makes an inode decides where that is. */
+/* A removed directory that is still open has its inode. Only its sealed fragment shows the removal,
+ * and refuses the entry. If another shard decides, the change is only prepared here, and the
+ * fragment would refuse it after the decision. An operation that makes an inode decides on the
+ * inode's shard. */
 static bool may_be_prepared(const struct lpi_job *job, const struct lpi_entry *entry)
 {
 	enum lp_ns_opcode opcode = job->op->opcode;
@@ -250,7 +251,8 @@ static void dir_peeked(struct lpi_job *job)
 	int r = stat->result;
 	if (r == -ENOENT)
 		r = lpi_corrupt_name(stat->ino);
-	/* The commit guards it; but it is said before that there are names in it. */
+	/* The commit guards this, too. It is checked here so that -EPERM comes before
+	 * -ENOTEMPTY. */
 	if (r >= 0 && (stat->attrs.flags & LP_INODE_FLAGS_KEEPING) != 0)
 		r = -EPERM;
 	if (r >= 0 && stat->entries_cnt > 0)
@@ -322,7 +324,7 @@ struct lp_change *lpi_ino_set_change(struct lpi_job *job, struct lp_ino ino, uin
 	struct lp_change *change = lpi_job_change(job, lp_ino_shard(ino), LP_CHANGE_SET, ino);
 	change->inode.attrs = attrs;
 	change->inode.mask = mask | LP_ATTR_CTIME;
-	/* What a prepared record says of an inode has a type, which says nothing here. */
+	/* A prepared record contains a type, which has no meaning here. */
 	attrs->type = LP_INODE_TYPE_FILE;
 	return change;
 }
@@ -346,7 +348,8 @@ struct lp_attrs *lpi_ino_name_change(struct lpi_job *job, struct lp_ino ino,
 	return attrs;
 }
 
-/* For the log and a check. The name goes all the same: that makes nothing worse. */
+/* Reports it in the log and for a check. The name is removed all the same, which makes nothing
+ * worse. */
 static void tell_no_links(struct lp_ino ino)
 {
 	int damage = LP_CORRUPT(LP_OFFSET_NONE, "a name leads to inode %llx, which has no links",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Open, close, sync.
  *
- * An open counts first and then looks whether there is an inode. Whoever takes the last name away
- * looks at the count when he submits the removal, so one of the two sees the other (pact.c). */
+ * An open counts first and then looks whether the inode exists. A removal of the last name looks at
+ * the count when it is submitted. So one of the two sees the other (pact.c). */
 #include <errno.h>
 
 #include "namespace/change/ns_state.h"
@@ -34,7 +34,7 @@ static void counted_one(struct lpi_job *job)
 	int r = job->asks[0].call.result;
 	lpi_step_fn *next = job->dir_stat.next;
 	if (r < 0) {
-		/* That it has no name any more may be only ordered. */
+		/* The loss of its last name may be only ordered. */
 		job->seen_shards |= UINT64_C(1) << lp_ino_shard(job->counted);
 		job->counted.nr = 0;
 		job->dir_stat.result = r == -ESTALE ? -ENOENT : r;
@@ -56,7 +56,7 @@ void lpi_open_count(struct lpi_job *job, struct lp_ino ino, lpi_step_fn *next)
 static void run_uncount(struct lpi_call *call)
 {
 	const struct lpi_job *job = job_of(call);
-	/* It may have been closed with all that the mount had. */
+	/* It may have been closed with all opens of the mount. */
 	if (lpi_open_is_mounts(job->op))
 		(void)lpi_opens_drop_mounts(call->to->opens, job->counted, 1);
 	else
@@ -171,8 +171,8 @@ static void synced(struct lpi_job *job)
 		lpi_job_end(job, job->result);
 }
 
-/* Some shards at a time, and none that has nothing to make durable: a thread that sleeps is not
- * woken for nothing. False: there are no more. */
+/* Syncs some shards at a time, except those with nothing to make durable, so that no sleeping
+ * thread is woken without need. False: there are no more. */
 static bool sync_some(struct lpi_job *job)
 {
 	struct lpi_dir_stat *at = &job->dir_stat;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths: whether one can be, where it leads, the directories that a put makes, and the telling of
- * all shards that a directory is to be renamed or removed.
+/* Paths: check, walk, the directories that a put makes, and freezing the caches of all shards
+ * before a directory is renamed or removed.
  *
  *   walk   each name but the last: the cache knows it, or it is looked up and remembered
  *   make   one that is missing: locked, made on the shard of its entry, in a transaction of its own
  *
- * A walk holds no lock: when it is over, a directory that it found may be elsewhere or gone.
- * Elsewhere does not matter, for each name led there at some moment of the operation. Gone is
- * noticed by whoever adds an entry to it (lpi_entry_need_dir()), and he walks again. */
+ * A walk holds no lock: when it is over, a directory that it found may have been moved or removed.
+ * A move does not matter, because each name led there at some moment of the operation. An operation
+ * that adds an entry to a removed directory notices it (lpi_entry_need_dir()) and walks again. */
 #include "namespace/ops/paths.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ static void end_soon(struct lpi_job *job)
 
 static void set_entry(struct lp_ns *ns, const struct lpi_walk *walk, struct lpi_entry *entry);
 
-/* Directories were made for something that did not come. */
+/* Removes the directories that were made for an operation that failed. */
 static void unmake_dirs(struct lpi_job *job)
 {
 	struct lpi_walk *walk = &job->walk;
@@ -90,7 +90,7 @@ void lpi_path_end(struct lpi_job *job, int result)
 	job->path_result = result;
 	lpi_copy_give_page(job);
 	job->walk.has_made = false;
-	/* With -EIO a change may never be over. */
+	/* After -EIO a change may never be over. */
 	if (result < 0 && result != -EIO && has_made)
 		lpi_job_again(job, unmake_dirs);
 	else
@@ -203,7 +203,7 @@ static void looked_up(struct lpi_job *job)
 		found_dir(job);
 }
 
-/* The entry of a name of the path in the directory that was reached. */
+/* Sets job->entry to the name at pos in the directory that was reached. */
 static void set_entry(struct lp_ns *ns, const struct lpi_walk *walk, struct lpi_entry *entry)
 {
 	/* The whole path has been checked. */
@@ -214,7 +214,7 @@ static void set_entry(struct lp_ns *ns, const struct lpi_walk *walk, struct lpi_
 		lpi_shard_of_entry(ns, walk->dir, walk->is_spread, lpi_entry_name(entry));
 }
 
-/* As far as the cache knows: true when the last name is reached. */
+/* Walks as far as the cache knows the path. True when the last name is reached. */
 static bool walk_cached(struct lp_ns *ns, struct lpi_walk *walk)
 {
 	for (;;) {
@@ -272,7 +272,7 @@ static void dir_made(struct lpi_job *job)
 		job->entry.ino = job->new_ino;
 		learned(job, (job->attrs[0].flags & LP_INODE_FLAG_SPREAD) != 0);
 	}
-	/* Whoever else made it: it is looked up again. */
+	/* Another operation made it: it is looked up again. */
 	lpi_job_again(job, walk_on);
 }
 
@@ -303,7 +303,7 @@ static void add_dir(struct lpi_job *job)
 	change->inode.name = lpi_entry_name(entry);
 	lpi_entry_set_change(job, entry, job->new_ino, LP_INODE_TYPE_DIR);
 	lpi_entry_count_dir(job, entry, 1);
-	/* What comes into it may be durable sooner, on another shard. */
+	/* An entry in it may be durable sooner, on another shard. */
 	job->is_durable = true;
 	lpi_job_commit(job, dir_made);
 }
@@ -314,7 +314,7 @@ static void need_dir(struct lpi_job *job)
 	lpi_entry_need_dir(job, &job->entry, lpi_path_end, add_dir);
 }
 
-/* As in ops/make.c: a directory that is not spread counts those in it. */
+/* As in ops/make.c: a directory that is not spread counts its subdirectories. */
 static void parent_known(struct lpi_job *job)
 {
 	const struct lpi_job_ask *ask = &job->asks[0];
@@ -380,7 +380,7 @@ static void run_tell(struct lpi_call *call)
 	lpi_call_end(call, 0);
 }
 
-/* Some shards at a time. */
+/* Asks some shards at a time. */
 static void tell_more(struct lpi_job *job)
 {
 	struct lpi_telling *telling = &job->telling;
@@ -415,7 +415,7 @@ static void walk_found(struct lpi_job *job)
 {
 	int r = job->dir_stat.result;
 	if (r == -ENOENT && job->dir_stat.ino.nr != LP_INO_ROOT.nr) {
-		/* It lost its name since it was looked up. */
+		/* The inode lost its name since it was looked up. */
 		lpi_open_uncount(job, lpi_walk_again);
 		return;
 	}

@@ -12,20 +12,20 @@
 
 #include "namespace/ops/names.h"
 
-/* How often an operation begins again from the root because what it had found went away under it;
- * then it is -EAGAIN. */
+/* How often an operation begins again from the root because a directory that it had found was
+ * removed or moved meanwhile; then it is -EAGAIN. */
 #define LPI_PATH_TRIES_MAX 64u
 
-/* A path that names something in a directory. -EINVAL, -ENAMETOOLONG; -EISDIR: the root. */
+/* Checks that a path names an entry in a directory. -EINVAL, -ENAMETOOLONG; -EISDIR: the root. */
 int lpi_path_check(struct lp_bytes path) LP_MUST_CHECK;
 
-/* Finds the directory of a path's last name: goes on with next, perhaps from inside this call.
- * job->walk.result is 0, and then job->entry says where the entry is; or -ENOENT, and job->entry is
- * that of the directory that is missing; or -ENOTDIR or what the store said. With makes_dirs those
- * that are missing are made, as a put does (rule N2). job->entry.ino is not looked for. */
+/* Finds the directory of a path's last name, and goes on with next, perhaps from inside this call.
+ * job->walk.result is 0, and job->entry is the place of the entry. Or it is -ENOENT, and job->entry
+ * is the missing directory's; or -ENOTDIR or the store's error. With makes_dirs missing directories
+ * are made, as a put does (rule N2). job->entry.ino is not looked up. */
 void lpi_walk(struct lpi_job *job, struct lp_bytes path, bool makes_dirs, lpi_step_fn *next);
-/* What it had found went away: gives back all locks, forgets the change, and walks again from the
- * root. Ends the job with -EAGAIN if that happens too often. */
+/* A directory that the walk had found is gone: gives back all locks, drops the change, and walks
+ * again from the root. Ends the job with -EAGAIN if that happens too often. */
 void lpi_walk_again(struct lpi_job *job);
 
 void lpi_path_end(struct lpi_job *job, int result);
@@ -42,11 +42,11 @@ void lpi_upload_set_xattrs(struct lpi_job *job, lpi_step_fn *next);
  * inode is job->new_ino, its attributes are put.attrs. Ends the job after an error. */
 void lpi_put_name(struct lpi_job *job, lpi_step_fn *next);
 
-/* --- Directories that go with what was in them (ops/delete.c) ----------------------------------
- */
+/* --- Directories that a delete empties (ops/delete.c)
+ * ------------------------------------------ */
 
-/* The directory of a path from which something went: removed if a put made it and it is empty, and
- * then the one above it, and so on (rule N2). Goes on with next whatever comes of it. */
+/* Removes the directory of a path after a name in it was removed, if a put made the directory and
+ * it is empty; then the one above it, and so on (rule N2). Goes on with next in any case. */
 void lpi_prune(struct lpi_job *job, struct lp_bytes path, lpi_step_fn *next);
 
 #endif

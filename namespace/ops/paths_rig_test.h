@@ -174,7 +174,7 @@ static inline uint64_t lpi_tp_length_of(struct lpi_t *t, struct lp_ino ino)
 	return bytes;
 }
 
-/* Of what a path leads to: or -1. */
+/* The length of the object at a path, or -1. */
 static inline int64_t lpi_tp_length(struct lpi_t *t, const char *path)
 {
 	struct lp_ino ino = lpi_tp_find(t, path);

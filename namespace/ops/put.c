@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects that get names: put, upload, commit. A copy ends in the same way (ops/copy.c).
  *
- *   walk      to the directory of the name; what is missing is made
- *   name      it is locked, and looked up; meanwhile a new inode gets its number. Where a new name
- *             is to be expected it is not looked up, for the commit's guard does that as well:
- *             who was wrong begins again, and looks
- *   inodes    what is replaced, and an upload, are locked and looked at
- *   commit    the inode with all that it brings or gets, its entry, and the end of what was there
+ *   walk      to the directory of the name; missing directories are made
+ *   name      it is locked, and looked up; meanwhile a new inode gets its number. If a new name is
+ *             expected it is not looked up, because the commit's guard checks that, too. If it
+ *             exists, the put begins again, and looks it up
+ *   inodes    a replaced file, and an upload, are locked and looked at
+ *   commit    the inode with data and xattrs, its entry, and the removal of the replaced file
  *
- * A put (rule W3) is one transaction if what it replaces is on the same shard, which is so unless
- * somebody moved or linked it there. What is carried over from an object that is replaced (mode,
- * owner, ACL) is guarded: whoever changes it meanwhile makes the put look again. Its version is
- * only guarded where that is a condition, or near the one that comes: it may be written all the
- * time.
+ * A put (rule W3) is one transaction if the replaced file is on the same shard, which is so unless
+ * it was moved or linked there. Mode, owner and ACL, which are carried over from the replaced file,
+ * are guarded: if a client changes them meanwhile, the put looks again. The file's version is
+ * guarded only if it is a condition, or near the new version, because the file may be written all
+ * the time.
  *
- * More xattrs than fit into one transaction are set before: a put then becomes an upload, of its
- * own. So what is named is whole in any case. */
+ * Xattrs that do not fit into one transaction are set before: the put then makes an upload of its
+ * own. So the object is complete whenever it has a name. */
 #include <errno.h>
 
 #include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 #include "namespace/ops/paths.h"
 
-/* So many new names one after the other, and the next is expected to be new, too. */
+/* After so many new names in a row, the next one is expected to be new, too. */
 #define NEW_NAMES_MIN 8u
-/* Of larger ones the data may be under way before the guards are looked at. */
+/* Larger puts: their data may be written before the guards are checked. */
 #define GUESS_BYTES_MAX LP_BUF_MEDIUM
-/* What is replaced was changed before each commit so often: then its version is left behind. */
+/* After so many commits before which the replaced file was changed, its version is no longer
+ * guarded. */
 #define GUARDED_TRIES_MAX (LPI_PATH_TRIES_MAX / 2)
 
 static bool is_acl(struct lp_bytes name)
@@ -35,7 +36,7 @@ static bool is_acl(struct lp_bytes name)
 	return name.len == acl.len && memcmp(name.data, acl.data, acl.len) == 0;
 }
 
-/* A file that is replaced hands on what makes it somebody's. */
+/* True if a file is replaced, whose owner, mode and ACL are carried over. */
 static bool inherits(const struct lpi_job *job)
 {
 	return job->entry.ino.nr != 0 && job->entry.type == LP_INODE_TYPE_FILE;
@@ -63,8 +64,8 @@ static void name_ended(struct lpi_job *job)
 	job->put.next(job);
 }
 
-/* The opens of an upload: that which it was made with, and the one that pinned it meanwhile. Its
- * owner may have closed it, too. */
+/* Closes the opens of an upload: the one that it was made with, and the one that pinned it
+ * meanwhile. The client may have closed it already. */
 static void run_close(struct lpi_call *call)
 {
 	const struct lpi_job *job = LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job;
@@ -79,7 +80,7 @@ static void named(struct lpi_job *job)
 	int r = job->pact.result;
 	if (r == -EEXIST && job->put.is_guess)
 		job->ns->new_names_cnt = 0;
-	/* The name, its directory, or what it led to is not as it was found, or expected. */
+	/* The name, its directory, or its inode is not as found or expected. */
 	if (r == -EEXIST || r == -ENOENT || r == -ECANCELED || r == -ENODATA) {
 		lpi_walk_again(job);
 		return;
@@ -90,7 +91,7 @@ static void named(struct lpi_job *job)
 	}
 	job->put.attrs.version_nr = job->pact.coordinator->op.txn.version_nr;
 	if (!is_upload(job)) {
-		/* It is new and has no holes. */
+		/* The inode is new and has no holes. */
 		if (job->pact.coordinator->op.txn.path != LP_PATH_INLINE)
 			job->put.attrs.blocks =
 				(job->op->put.length + LP_BLOCK_BYTES - 1) / LP_BLOCK_BYTES;
@@ -103,7 +104,8 @@ static void named(struct lpi_job *job)
 
 /* --- The change ------------------------------------------------------------------------------- */
 
-/* What is carried over, and nothing else: what is replaced may be written meanwhile. */
+/* Guards only the attributes that are carried over, because the replaced file may be written
+ * meanwhile. */
 static void guard_carried(struct lpi_job *job)
 {
 	const struct lpi_put *put = &job->put;
@@ -134,7 +136,7 @@ static void add_guards(struct lpi_job *job)
 		guard_carried(job);
 }
 
-/* An access list that the put brings is a mode as well (acl.h). */
+/* An access list that the put brings contains the mode (acl.h). */
 static uint16_t mode_of(const struct lpi_job *job)
 {
 	const struct lpi_put *put = &job->put;
@@ -148,9 +150,9 @@ static uint16_t mode_of(const struct lpi_job *job)
 	return mode;
 }
 
-/* Its version begins with its change time: above what the name has shown, also if the clock went
- * back. What has shown it may be written all the time: then its version is guarded only while that
- * could come near before the commit, and not for ever. */
+/* The version begins with the change time, and must be above the one that the name has shown, even
+ * if the clock went back. The shown inode may be written all the time. So its version is guarded
+ * only if it could come near the new one before the commit, and only for some tries. */
 static void set_version(struct lpi_job *job)
 {
 	struct lpi_put *put = &job->put;
@@ -163,7 +165,7 @@ static void set_version(struct lpi_job *job)
 	put->guards_version = is_asked || must_guard;
 }
 
-/* As it will be. */
+/* Sets the attributes of the object as it will be. */
 static void set_attrs(struct lpi_job *job)
 {
 	struct lpi_put *put = &job->put;
@@ -222,7 +224,7 @@ static void add_xattr(struct lpi_job *job, struct lp_bytes name, struct lp_bytes
 	change->named.value = value;
 }
 
-/* The list of what is replaced stays, and a copy does not bring another one (rule W3). */
+/* The list of the replaced file stays, and a copy does not bring another one (rule W3). */
 static void carry_acl(struct lpi_job *job)
 {
 	const struct lpi_put *put = &job->put;
@@ -255,7 +257,7 @@ static void put_commit(struct lpi_job *job)
 	lpi_job_commit(job, named);
 }
 
-/* A directory that has an entry is there; what is replaced loses its name. */
+/* A directory that has an entry exists; the replaced file loses its name. */
 static void put_need_dir(struct lpi_job *job)
 {
 	job->dir_is_gone = lpi_walk_again;
@@ -265,7 +267,7 @@ static void put_need_dir(struct lpi_job *job)
 		lpi_entry_need_dir(job, &job->entry, lpi_path_end, put_commit);
 }
 
-/* --- What is there ---------------------------------------------------------------------------- */
+/* --- The present entry ------------------------------------------------------------------------ */
 
 static int check_condition(const struct lpi_job *job)
 {
@@ -311,7 +313,7 @@ static int take_upload(struct lpi_job *job)
 {
 	if (!is_upload(job))
 		return 0;
-	/* Another one has named it. */
+	/* Another commit has given it a name. */
 	int r = job->asks[ASK_CHECK].call.result;
 	if (r >= 0)
 		r = job->asks[ASK_UPLOAD].call.result;
@@ -332,7 +334,8 @@ static void put_known(struct lpi_job *job)
 		put_need_dir(job);
 }
 
-/* What goes, which takes part in the change: not durable, for it may be written all the time. */
+/* Asks for the replaced file. Its shard takes part in the change, so the answer need not be
+ * durable; it may be written all the time. */
 static void ask_old(struct lpi_job *job)
 {
 	struct lp_store_op *op = lpi_job_op(job, ASK_OLD);
@@ -380,7 +383,7 @@ static void put_inodes_locked(struct lpi_job *job)
 	lpi_job_wait(job, put_known);
 }
 
-/* What the look has found; nobody looked for a name that is expected to be new. */
+/* Takes the result of the lookup. A name that is expected to be new was not looked up. */
 static int take_entry(struct lpi_job *job)
 {
 	struct lpi_entry *entry = &job->entry;
@@ -436,7 +439,7 @@ static void take_number(struct lpi_job *job)
 		lpi_job_run(job, job->entry.shard_idx, 1, run_number);
 }
 
-/* Once: who begins again looks. */
+/* Only in the first try: later ones look it up. */
 static bool expects_new_name(const struct lpi_job *job)
 {
 	enum lp_ns_if condition = job->put.condition;
@@ -471,7 +474,7 @@ static void put_walked(struct lpi_job *job)
 
 void lpi_put_name(struct lpi_job *job, lpi_step_fn *next)
 {
-	/* Where nothing may be missing nothing is made. */
+	/* If the object must exist, no directory is made. */
 	bool makes_dirs =
 		job->put.condition == LP_NS_IF_ANY || job->put.condition == LP_NS_IF_ABSENT;
 	job->put.next = next;
@@ -630,7 +633,7 @@ static void data_written(struct lpi_job *job)
 		lpi_job_again(job, name_it);
 }
 
-/* Of a put that is an upload of its own. */
+/* Writes the data of a put that is an upload of its own. */
 static void write_data(struct lpi_job *job)
 {
 	job->new_ino = job->put.upload;
@@ -676,8 +679,8 @@ static void upload_begun(struct lpi_job *job)
 	tell_put(job);
 }
 
-/* No directory is made yet, for nobody may ever commit. Below one that is missing any shard does.
- */
+/* No directory is made yet, because the client may never commit. If a directory is missing, the
+ * upload may be on any shard. */
 static void upload_walked(struct lpi_job *job)
 {
 	int r = job->walk.result;
@@ -699,7 +702,7 @@ void lpi_begin_upload(struct lpi_job *job)
 		lpi_walk(job, job->op->put.path, false, upload_walked);
 }
 
-/* It stays open until it has a name, even if its owner closes it. */
+/* The upload stays open until it has a name, even if the client closes it. */
 static void run_pin(struct lpi_call *call)
 {
 	const struct lpi_job *job = LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job;

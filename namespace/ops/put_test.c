@@ -67,8 +67,8 @@ static void test_basic(void **state)
 		basic_on(i);
 }
 
-/* Rule N5: whether somebody needs what is replaced is asked when the put can go on, not before it
- * waits for buffers. */
+/* Rule N5: whether the replaced file is open is checked when the put can go on, not before it waits
+ * for buffers. */
 static void test_opened_while_it_waits(void **state)
 {
 	(void)state;
@@ -193,8 +193,8 @@ static void test_carry(void **state)
 		carry_on(i);
 }
 
-/* What is carried over changes, without a lock, while the put is at work: what was answered before
- * it is in it. */
+/* The attributes that are carried over change, without a lock, while the put is at work: it takes
+ * over each change that was answered before it. */
 enum carried {
 	CARRIED_MODE,
 	CARRIED_OWNER,
@@ -318,7 +318,7 @@ static void test_carry_most(void **state)
 	}
 }
 
-/* Rule W3: who has the old object open reads it to its end. */
+/* Rule W3: a client that has the old object open reads it to its end. */
 static void test_open(void **state)
 {
 	(void)state;
@@ -432,7 +432,7 @@ static void test_many_xattrs(void **state)
 	put.hand.op.put.xattrs = xattrs;
 	put.hand.op.put.xattr_cnt = LP_NS_PUT_XATTRS_MAX + 1;
 	assert_int_equal(lpi_ns_rig_do(t.rig, 0, &put.hand), -E2BIG);
-	/* What cannot be named leaves nothing. */
+	/* A put that cannot take its name leaves nothing. */
 	put.hand.op.put.xattr_cnt = 20;
 	put.hand.op.put.path = lpi_t_bytes("a");
 	assert_int_equal(lpi_ns_rig_do(t.rig, 0, &put.hand), -EISDIR);
@@ -565,8 +565,8 @@ static uint32_t put_new_names(struct lpi_t *t, const char *kind)
 	return cnt;
 }
 
-/* Who makes many new names does not look for each of them first; who expected that in vain finds
- * what is there, and does with it what he would have done. */
+/* A client that makes many new names does not look each of them up first. If a name exists after
+ * all, the put finds it and does as it would have done. */
 static void expect_on(uint32_t shard_cnt)
 {
 	struct lpi_t t;
@@ -642,7 +642,7 @@ static uint64_t version_of_put(struct lpi_t *t, const char *path)
 	return told;
 }
 
-/* Rule W3: whoever remembers a version of a name is never taken in by another object. */
+/* Rule W3: a client that remembers a version of a name never takes another object for it. */
 static void test_versions(void **state)
 {
 	(void)state;

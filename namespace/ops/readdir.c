@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readdir: every entry that stays is read once, whatever goes and comes meanwhile (rule N4). A
- * cookie is shard and insertion number. The caller's buffer takes the store's pages, too.
+/* Readdir: each entry that stays is read once, even if others are added or removed meanwhile (rule
+ * N4). A cookie is shard and insertion number. The store's pages are read into the caller's buffer,
+ * too.
  *
- * By name is the order in which a store lists a fragment. The caller says which name his cookie was
- * read with, and the list goes on behind it, whether or not it is there still: a name that stays is
- * on one side of it only.
+ * By name is the order in which a store lists a fragment. The caller passes the name that was
+ * returned with its cookie, and the list goes on after it, even if the name is gone. A name that
+ * stays is always on the same side of it.
  *
- * Who remembers what parts of a fragment he read by name, and reads each of these parts in the
- * order of the cookies, can go on from any cookie of it for what such a part costs, and needs no
- * entry to be there still: so does the mount.
+ * A caller may remember which parts of a fragment it read by name, and read each part in the order
+ * of cookies. Then it can go on from any cookie at the cost of one part, even if the cookie's entry
+ * is gone. The mount does so.
  *
- * Who has nothing but the cookie gets the order of the cookies. All of the fragment is walked, and
- * those of the lowest cookies behind the given one are kept: what goes and comes moves nobody
- * else's cookie. When they find no room the half with the higher ones goes, and whatever is behind
- * it then. That is one walk through the fragment for each buffer filled. */
+ * A caller that has only the cookie reads in the order of cookies. The whole fragment is walked,
+ * and the entries with the lowest cookies after the given one are kept. Adding or removing entries
+ * does not change the cookies of others. When the buffer is full, the half with the higher cookies
+ * is dropped, and from then on all entries behind it. So each filled buffer costs one walk through
+ * the fragment. */
 #include <errno.h>
 
 #include "namespace/change/ns_state.h"
@@ -25,8 +27,8 @@ static_assert((LP_INSERTION_MAX - 1) >> COOKIE_SHIFT == 0, "an insertion fits be
 
 static void list_page(struct lpi_job *job);
 
-/* Of the buffer, for items; the rest is for a page of the store's. By name few of a page find no
- * room and are listed again, so that is small. */
+/* The part of the buffer for items; the rest is for a page of the store's. By name only few items
+ * of a page find no room and are listed again, so the page is small. */
 static uint32_t items_bytes(const struct lpi_job *job)
 {
 	uint32_t len = job->op->readdir.buf_len;
@@ -35,10 +37,10 @@ static uint32_t items_bytes(const struct lpi_job *job)
 
 /* --- Attributes ------------------------------------------------------------------------------- */
 
-/* Some inodes at a time, more of them with a batch; then the directories among them, whose
- * fragments belong to it, each by itself. What has lost its name meanwhile, and with it the inode,
- * is told without attributes. For who holds inodes so is what cannot be read, for others are held
- * already: he will ask for it, and be told why. */
+/* Asks for the attributes of some inodes at a time, more with a batch; then of the directories
+ * among them, one by one, with their fragments. An inode that was removed meanwhile is returned
+ * without attributes. If the caller holds inodes, one that cannot be read is returned so, too,
+ * because others are held already; the caller will ask for it, and get the error then. */
 
 static void attrs_next(struct lpi_job *job);
 
@@ -80,8 +82,8 @@ static void dir_known(struct lpi_job *job)
 	next_dir(job);
 }
 
-/* It could not be read before: then it is told without attributes, and there is nothing to let go
- * if it cannot be read again. */
+/* True for an inode that could not be read before. It is returned without attributes, and if it
+ * cannot be read again there is no hold to give back. */
 static bool is_unheld(const struct lpi_readdir *rd)
 {
 	return (rd->unheld >> (rd->item_idx - rd->asked_first) & 1) != 0;
@@ -155,7 +157,7 @@ static void attrs_next(struct lpi_job *job)
 
 /* --- Items ------------------------------------------------------------------------------------ */
 
-/* Keeps it if it is among the lowest. */
+/* Keeps the item if its cookie is among the lowest. */
 static void keep(struct lpi_readdir *rd, const struct lp_ns_item *item, bool has_room)
 {
 	while (item->cookie > rd->behind && item->cookie < rd->end) {
@@ -172,7 +174,8 @@ static void keep(struct lpi_readdir *rd, const struct lp_ns_item *item, bool has
 	}
 }
 
-/* Takes it if it is behind the cookie's entry; from the first that finds no room on none. */
+/* Takes the item if it is behind the cookie's entry. After the first that finds no room it takes
+ * none. */
 static void keep_by_name(struct lpi_job *job, const struct lp_ns_item *item)
 {
 	struct lpi_readdir *rd = &job->readdir;
@@ -213,7 +216,7 @@ static void next_shard(struct lpi_job *job)
 	attrs_next(job);
 }
 
-/* Of what is listed: not behind the names that are asked for, so that nothing more need be. */
+/* True if the listed name is not after `until`: otherwise the list can end. */
 static bool is_in_reach(const struct lpi_job *job, struct lp_bytes name)
 {
 	struct lp_bytes until = job->op->readdir.until;
@@ -261,7 +264,7 @@ static void page_known(struct lpi_job *job)
 		next_shard(job);
 }
 
-/* With the first page comes what the next entry's number would be. */
+/* The first page brings the insertion number of the next new entry. */
 static void first_page_known(struct lpi_job *job)
 {
 	int r = job->asks[1].call.result;
@@ -295,8 +298,8 @@ static void list_page(struct lpi_job *job)
 	lpi_job_wait(job, wants_number ? first_page_known : page_known);
 }
 
-/* Where a reading that knows names goes on. A name that is not on the cookie's shard was not read
- * with it: what it led to would be skipped, or read twice. */
+/* Finds the place where a reading with a name goes on. A name that is not on the cookie's shard was
+ * not read with this cookie: entries would be skipped, or read twice. */
 static int find_place(struct lpi_job *job, uint32_t first)
 {
 	struct lpi_readdir *rd = &job->readdir;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readdir by name, of directories of both kinds on one, two and three shards: what stays is read
- * once, what a call costs, and which cookies and names go together. The order of the cookies is in
- * ops/dirs_test.c. */
+/* Readdir by name, of directories of both kinds on one, two and three shards: entries that stay are
+ * read once, the cost of a call, and which cookies and names go together. The order of the cookies
+ * is in ops/dirs_test.c. */
 #include "namespace/ops/names_rig_test.h"
 
 #define NAMES 300u
@@ -87,7 +87,7 @@ static void take(struct lpi_t *t, struct reading *reading)
 	assert_true(pos > 0 || !t->op->readdir.more);
 }
 
-/* What the last cookie belongs to goes, or gets another name; those that stay are even. */
+/* Removes or renames the entry of the last cookie; entries that stay are even. */
 static void disturb(struct lpi_t *t, struct reading *reading)
 {
 	uint32_t nr = nr_of((struct lp_bytes){reading->last, reading->last_len});
@@ -129,8 +129,8 @@ static void test_stays(void **state)
 	on_all(check_stays);
 }
 
-/* A cookie alone is enough while its entry is there. When it has gone nobody knows where it was,
- * and that is said; with its name the reading goes on. */
+/* A cookie alone is enough while its entry exists. When the entry is gone its place is unknown,
+ * which is reported; with its name the reading goes on. */
 static void check_cookie_alone(struct lpi_t *t, struct lp_ino dir)
 {
 	for (uint32_t nr = 0; nr < 100; nr++)
@@ -272,8 +272,8 @@ static int read_fragment(struct lpi_t *t, const struct fragment *fragment)
 	return lpi_t_do(t);
 }
 
-/* What was listed: counted, in the order of the cookies, and no more than there was room for. The
- * greatest name is where the next range begins. */
+/* Counts the listed items, which are in the order of the cookies and no more than there was room
+ * for. The next range begins at the greatest name. */
 static uint32_t count_items(struct lpi_t *t, const struct fragment *fragment, uint8_t *times,
 			    char *ret_highest)
 {

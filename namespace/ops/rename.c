@@ -3,15 +3,17 @@
  *
  *   (token)   if a directory goes into another one: such renames are one after the other
  *   names     both are locked, and looked up; and the fragments of a directory that is replaced
- *   (walk)    up from the directory where a directory goes: it must not be met (rule N3)
- *   inodes    what moves, and what is replaced or exchanged
- *   (freeze)  the caches of paths, if a directory moves or goes
+ *   (walk)    up from the new parent of a moved directory: the walk must not meet that directory
+ *             (rule N3)
+ *   inodes    the moved inode, and the replaced or exchanged one
+ *   (freeze)  the caches of paths, if a directory is moved or removed
  *   commit    both entries, both inodes, the link counts of the directories
  *
  * Whether the token is needed, or fragments, is known only when the names have been looked up. Then
- * all is given back and begun again with it, for it comes first in the order of locks. What is
- * moved is locked, too: it has a parent and a name as a hint, which are changed on its shard
- * perhaps after somebody has found it under its new name and removed it there. */
+ * the job gives all locks back and begins again with it, because it comes first in the order of
+ * locks. The moved inode is locked, too. Its hint (parent and name) is changed on its own shard.
+ * Without the lock another operation might find the inode under its new name, and remove it, before
+ * that. */
 #include <errno.h>
 
 #include "namespace/change/ns_state.h"
@@ -20,7 +22,7 @@
 #define WALK_MAX  100000u /* directories above one another */
 #define TRIES_MAX 64u
 
-/* job->entry is where it comes from, job->to where it goes. */
+/* job->entry is the old name, job->to the new one. */
 
 static bool is_dir(const struct lpi_entry *entry)
 {
@@ -42,7 +44,7 @@ static bool is_same_dir(const struct lpi_job *job)
 	return job->entry.dir.nr == job->to.dir.nr;
 }
 
-/* Something is there that goes. */
+/* The rename replaces an inode. */
 static bool replaces(const struct lpi_job *job)
 {
 	return job->to.ino.nr != 0 && !is_exchange(job);
@@ -57,7 +59,7 @@ static void rename_over(struct lpi_job *job)
 	struct lp_ns_op *op = job->op;
 	int r = job->pact.result;
 	job->is_frozen = false;
-	/* What a name has shown was changed meanwhile. */
+	/* The inode that the name has shown was changed meanwhile. */
 	if (r == -ECANCELED && job->rename_if != LP_NS_IF_VERSION) {
 		lpi_job_again(job, rename_placed);
 		return;
@@ -79,9 +81,9 @@ static void rename_done(struct lpi_job *job)
 
 /* --- The change ------------------------------------------------------------------------------- */
 
-/* It has another name now: its version is above what that has shown, wherever the clock is (rule
- * W3). What it has shown may go on being changed until the commit: then that looks again, unless it
- * is so far behind that it cannot come near. */
+/* The inode has a new name: its version must be above the one that the name has shown, even if the
+ * clock is behind (rule W3). The shown inode may be changed until the commit. Then the commit's
+ * guard fails and the job looks again, unless the shown version is too far behind to come near. */
 static void move_inode(struct lpi_job *job, const struct lpi_entry *what,
 		       const struct lpi_entry *where, const struct lp_attrs *shown)
 {
@@ -97,7 +99,7 @@ static void move_inode(struct lpi_job *job, const struct lpi_entry *what,
 			->guard.version_nr = shown->version_nr;
 }
 
-/* Directories that are not spread count those in them. */
+/* Directories that are not spread count their subdirectories. */
 static void count_dirs(struct lpi_job *job)
 {
 	const struct lpi_entry *from = &job->entry;
@@ -149,7 +151,7 @@ static void rename_freeze(struct lpi_job *job)
 
 static void rename_may_lose(struct lpi_job *job)
 {
-	/* A directory that has an entry is there. */
+	/* A directory that has an entry exists. */
 	if (is_same_dir(job))
 		rename_freeze(job);
 	else if (job->to.ino.nr != 0)
@@ -198,7 +200,7 @@ static void check_count(struct lpi_job *job)
 	lpi_job_wait(job, count_known);
 }
 
-/* --- What goes -------------------------------------------------------------------------------- */
+/* --- The replaced inode ----------------------------------------------------------------------- */
 
 static void gone_known(struct lpi_job *job)
 {
@@ -209,7 +211,8 @@ static void gone_known(struct lpi_job *job)
 	if (r >= 0 && job->rename_if == LP_NS_IF_VERSION &&
 	    job->gone_attrs.version_nr != job->rename_version_nr)
 		r = -ECANCELED;
-	/* The commit guards it; but it is said before that there are names in it. */
+	/* The commit guards this, too. It is checked here so that -EPERM comes before
+	 * -ENOTEMPTY. */
 	if (r >= 0 && (job->gone_attrs.flags & LP_INODE_FLAGS_KEEPING) != 0)
 		r = -EPERM;
 	if (r >= 0 && is_dir(&job->to) && job->dir_stat.entries_cnt > 0)
@@ -277,7 +280,7 @@ static void lock_inodes(struct lpi_job *job)
 
 /* --- Up the tree ------------------------------------------------------------------------------ */
 
-/* From walk.dir to the root: new_ino, which moves, must not be met. */
+/* Walks from walk.dir to the root; it must not meet new_ino, the moved directory. */
 static void walk_up(struct lpi_job *job);
 
 static void begin_walk(struct lpi_job *job, const struct lpi_entry *what,
@@ -355,7 +358,7 @@ static void rename_walk(struct lpi_job *job)
 		walk_of_exchanged(job);
 }
 
-/* --- What the names lead to ------------------------------------------------------------------- */
+/* --- The inodes of the names ------------------------------------------------------------------ */
 
 static int check_found(const struct lpi_job *job)
 {
@@ -371,7 +374,8 @@ static int check_found(const struct lpi_job *job)
 		return to->ino.nr == 0 ? -ENOENT : 0;
 	if (to->ino.nr == 0 || to->ino.nr == from->ino.nr)
 		return 0;
-	/* Its own directory, which has the entry: all of it is never locked beside that. */
+	/* The target is the parent of the moved entry. Its whole fragment is never locked together
+	 * with one of its names. */
 	if (is_dir(to) && to->ino.nr == from->dir.nr)
 		return -ENOTEMPTY;
 	if (is_dir(from) && !is_dir(to))
@@ -379,7 +383,7 @@ static int check_found(const struct lpi_job *job)
 	return !is_dir(from) && is_dir(to) ? -EISDIR : 0;
 }
 
-/* Two names of one thing: nothing happens, if it is as it was to be. */
+/* Both names lead to one inode: nothing happens, if the state is as required. */
 static void same_known(struct lpi_job *job)
 {
 	int r = job->dir_stat.result;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rename: every pair of what moves and what is there, between all kinds of directories, on one, two
+/* Rename: each pair of a moved and a replaced inode, between all kinds of directories, on one, two
  * and three shards. */
 #include "base/hash.h"
 #include "namespace/ops/paths_rig_test.h"
@@ -33,7 +33,7 @@ static struct lp_ino put_thing(struct lpi_t *t, struct lp_ino dir, const char *n
 	return ino;
 }
 
-/* What must come of it, by POSIX. */
+/* The result by POSIX. */
 static int expected(enum thing from, enum thing to, uint32_t flags)
 {
 	if (from == NOTHING)
@@ -191,8 +191,8 @@ static void test_loops(void **state)
 	lpi_t_on_all(check_loops);
 }
 
-/* What is replaced lives on while it is open; what moves has a new ctime, its directories new
- * times, and other links of either are as they were. */
+/* The replaced inode lives on while it is open. The moved one has a new ctime, its directories new
+ * times, and other links of both are as they were. */
 static void check_replaced(struct lpi_t *t)
 {
 	struct lp_ino spread = lpi_t_spread(t, root, "spread");
@@ -226,8 +226,8 @@ static void test_replaced(void **state)
 	lpi_t_on_all(check_replaced);
 }
 
-/* Directories that are renamed onto others from which something is renamed at the same time: nobody
- * waits for somebody who waits for him. */
+/* Directories are renamed onto others from which an entry is renamed at the same time: there is no
+ * deadlock. */
 static void check_circles(struct lpi_t *t)
 {
 	static const char *const paths[][2] = {{"a", "b"}, {"b", "a"}, {"a", "a"}, {"b", "b"}};

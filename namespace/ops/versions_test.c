@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a name never shows one version twice, whatever leads to it (rule W3): whoever remembers one
- * is not taken in by another object. Method: links, renames and exchanges of older objects, with a
- * clock that stands still, goes back, or goes on while somebody waits for the name; objects that
- * are written while they are replaced. Puts are in ops/put_test.c. */
+/* Goal: a name never shows one version twice, whatever inode it leads to (rule W3), so a client
+ * that remembers one does not take another object for it. Method: links, renames and exchanges of
+ * older objects, with a clock that stands still, goes back, or goes on while an operation waits for
+ * the name; objects that are written while they are replaced. Puts are in ops/put_test.c. */
 #include "namespace/ops/paths_rig_test.h"
 
 static uint64_t version_of_put(struct lpi_t *t, const char *path)
@@ -23,7 +23,7 @@ static uint64_t version_at_name(struct lpi_t *t, const char *name)
 	return t->op->lookup.found.attrs.version_nr;
 }
 
-/* What was there before a hard link, and is gone. */
+/* The name's inode before a hard link, which is gone. */
 static void check_link(struct lpi_t *t)
 {
 	struct lp_ino older = lpi_t_file(t, LP_INO_ROOT, "older");
@@ -87,8 +87,7 @@ static void test_rename_versions(void **state)
 	lpi_t_on_all(check_rename);
 }
 
-/* Who has read it is no reason to refuse what rests on its version: a mount sets the access time.
- */
+/* A read of the inode does not fail a guard of its version: a mount sets the access time. */
 static void check_read(struct lpi_t *t)
 {
 	const struct lp_attrs attrs = {.atime_ns = 5};
@@ -135,8 +134,8 @@ static uint64_t write_byte(struct lpi_t *t, struct lp_ino ino)
 	return t->op->store.op.txn.version_nr;
 }
 
-/* What is replaced is being changed all the while, and the clock stands still: no version that it
- * has had is the one that comes. */
+/* The replaced inode is changed all the while, and the clock stands still: the new version is none
+ * that it has had. */
 static void check_rename_over_changed(struct lpi_t *t)
 {
 	for (uint32_t turns = 0; turns < 32; turns++) {
@@ -283,7 +282,8 @@ static void test_put_over_changed(void **state)
 	lpi_t_on_all(check_put_over_changed);
 }
 
-/* Who waits for a name takes its time when he has it, not when he asked for it. */
+/* An operation that waits for a name takes its time when it gets the lock, not when it asked for
+ * it. */
 static void granted_at_once(struct lpi_lock *lock)
 {
 	(void)lock;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes over several shards, with the power failing at each event of the device (rule N1): what
- * is found afterwards is all of the change or nothing of it, and all of it if it was acknowledged;
- * nothing is left prepared, sealed or decided, and the checker finds no fault. The start that finds
+/* Changes over several shards, with the power failing at each event of the device (rule N1).
+ * Afterwards all of the change is there or nothing of it, and all of it if it was acknowledged.
+ * Nothing is left prepared, sealed or decided, and the checker finds no fault. The start that finds
  * this out is itself cut at each of its events. */
 #include "base/testing/test_long.h"
 #include "namespace/change/pact_trial_test.h"
@@ -71,7 +71,7 @@ static void run_end(struct run *run)
 	free(run->sim);
 }
 
-/* What a machine finds that comes up with this device. The device is gone afterwards. */
+/* The state that a machine finds when it starts with this device. The device is gone afterwards. */
 static void recover(struct lp_bdev *bdev, bool with_fsck, struct lpi_ns_text *ret_text)
 {
 	struct lpi_ns_sim *sim = lpi_ns_sim_boot(bdev);
@@ -163,7 +163,7 @@ static void test_every_cut(void **state)
 	}
 }
 
-/* --- With somebody who has it open ------------------------------------------------------------ */
+/* --- With an open inode ----------------------------------------------------------------------- */
 
 /* The orphan, whose mark is part of the change, is gone after the next start. */
 static void test_open(void **state)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a damaged record is an error of those who ask for it, and of nobody else: a change over
- * several shards that meets one is refused before it is decided (rule N1), and a start leaves what
- * it cannot read to a check. Method: shards on a simulated device, in whose index one record at a
- * time is not what it should be. */
+/* Goal: a damaged record is an error only of operations that ask for it. A change over several
+ * shards that meets one is refused before it is decided (rule N1), and a start leaves an unreadable
+ * record to a check. Method: shards on a simulated device, with one wrong record in the index at a
+ * time. */
 #include "namespace/shard/ns_sim_test.h"
 #include "store/block/write/txn.h"
 
@@ -219,7 +219,8 @@ static void wait_for_orphans(struct world *world)
 	}
 }
 
-/* It is an orphan when its first name goes, and has another one: that goes as well, and is told. */
+/* It becomes an orphan when its first name is removed, and has another name. That is removed, too,
+ * and reported. */
 static void test_low_link_count(void **state)
 {
 	(void)state;
@@ -378,8 +379,8 @@ static uint64_t bad_marks(const struct world *world, uint32_t shard_idx)
 /* One of more than a page's bytes, so that a start must go on behind it. */
 static const uint8_t long_value[100000];
 
-/* Keys of marks that name no inode: nobody can say what they were about, so each is passed by and
- * counted, and a check tells of it. The mark that stands between them is not. */
+/* Keys of marks that name no inode: it is unknown what they were about. So each is skipped and
+ * counted, and a check reports it. The mark between them is not skipped. */
 static void test_bad_mark_key(void **state)
 {
 	static const struct lp_key keys[] = {{.len = 1, .bytes = "U"},
@@ -438,8 +439,8 @@ static void put_half_done(struct world *world)
 	put_pact(world, 0, &decided);
 }
 
-/* What was damaged after it had been promised: no start can end it, and none forgets it. Once a
- * check has mended the record, the next one does. */
+/* A record was damaged after it had been promised: no start can end it, and none forgets it. Once a
+ * check has mended the record, the next start ends it. */
 static void test_half_done(void **state)
 {
 	(void)state;

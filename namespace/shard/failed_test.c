@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what becomes of operations whose shard fails under them (rule L7): what they had shown is
- * taken back where somebody remembers it (rule M2), and what they had given is given back.
- * Method: shards on a simulated device; the log of one cannot be written any more. */
+/* Goal: operations whose shard fails under them (rule L7). State that they had shown is taken back
+ * where a kernel remembers it (rule M2), and opens that they had given are given back. Method:
+ * shards on a simulated device; the log of one cannot be written any more. */
 #include "namespace/ops/paths_rig_test.h"
 #include "namespace/shard/ns_sim_test.h"
 
@@ -168,9 +168,10 @@ static uint32_t mode_shown(struct world *world, struct lp_ino ino)
 #define CHANGES 4u
 #define FRAMES  2u /* of the log that are written at a time */
 
-/* The first ones are in frames that cannot be written: nobody knows. The others wait for the next
- * frame, which there is not: they have certainly not happened. But all of them can be seen, until
- * the shard goes back to what is durable; so whoever remembers them is told when they end. */
+/* The first ones are in frames that cannot be written: their outcome is unknown. The others wait
+ * for the next frame, which is never written: they certainly have not happened. All of them can be
+ * seen until the shard goes back to the durable state. So a kernel that remembers them is told when
+ * they end. */
 static void test_lost_is_told(void **state)
 {
 	(void)state;
@@ -269,8 +270,8 @@ static void test_data_fails(void **state)
 
 /* --- What was given --------------------------------------------------------------------------- */
 
-/* What is opened by a name that is not durable waits for that. If it is lost, so is the open: the
- * caller is told of a failure, and will not close it. */
+/* An open by a name that is not durable waits for that. If the name is lost, so is the open: the
+ * caller gets an error, and will not close it. */
 static void test_failed_open_is_not_open(void **state)
 {
 	(void)state;
@@ -365,7 +366,7 @@ static void test_each_is_answered(void **state)
 
 /* --- A stop meanwhile ------------------------------------------------------------------------- */
 
-/* Somebody keeps a shard's log busy, until the operation has been answered or all has stopped. */
+/* Keeps a shard's log busy until the operation has been answered or all has stopped. */
 struct busy {
 	struct lp_store_op op;
 	struct lp_change change;

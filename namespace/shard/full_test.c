@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: full is a state also for what touches several shards (P6, rules L8 and N1): what would grow
- * is refused before anything is promised; what was promised ends, at once, at a stop and at a
- * start; nobody waits for it; removals go on, and afterwards there is room again. Method: shards on
- * a simulated device. One is filled, its data and then its index; or the stores are opened again
- * with a reserve that is larger than the device, so that all of them are as full as can be. There
- * each kind of change is tried, and each is cut at events of the device, to be found by a start
- * that has no more than the reserve. */
+/* Goal: a full store and changes over several shards (P6, rules L8 and N1). A change that would
+ * grow is refused before anything is promised. A promised change ends, at once, at a stop and at a
+ * start, and no operation waits for it. Removals go on, and afterwards there is room again. Method:
+ * shards on a simulated device. One is filled, its data and then its index; or the stores are
+ * opened again with a reserve larger than the device, so that all of them are as full as possible.
+ * There each kind of change is tried, and each is cut at events of the device. The start after that
+ * has no more than the reserve. */
 #include <stdio.h>
 
 #include "namespace/change/pact_trial_test.h"

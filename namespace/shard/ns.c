@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An operation gets a call (LP_NS_STORE) or a job (all others) out of a pool, or waits in the queue
- * until one comes back. So what is at work is bounded, and who waits is served in order. */
+ * until one comes back. So the number of operations at work is bounded, and waiting ones are served
+ * in order. */
 #include "namespace/ns.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ static lpi_begin_fn *const begin[LP_NS_OPCODE_CNT] = {
 
 /* --- Operations on one inode ------------------------------------------------------------------ */
 
-/* Changes that names and link counts do not depend on. */
+/* True for changes on which names and link counts do not depend. */
 static bool is_own_change(const struct lp_ns *ns, const struct lp_change *change)
 {
 	switch (change->type) {
@@ -91,7 +92,8 @@ static bool is_own_op(const struct lp_ns *ns, struct lp_ino ino, const struct lp
 struct store_call {
 	struct lpi_call call;
 	struct lp_ns_op *op;
-	/* Of a transaction that was refused, for what is to be made durable first. */
+	/* The refusal of a transaction: ordered state that it rests on must be made durable before
+	 * the answer. */
 	int refusal;
 	struct lp_store_op sync;
 };
@@ -108,7 +110,7 @@ static void end_store(struct lpi_call *call, int r)
 	struct lp_ns *ns = op->home;
 	struct lpi_notice *notice = NULL;
 	lpi_notice_txn(ns, op, r, &notice);
-	/* The call of a read that succeeded has what is given back by lp_ns_end(). */
+	/* The call of a successful read has the buffers that lp_ns_end() gives back. */
 	if (op->store.op.opcode != LP_STORE_READ || r < 0) {
 		op->work = NULL;
 		put_call(ns, call);
@@ -185,7 +187,7 @@ bool lp_ns_asks_first(const struct lp_ns_op *op)
 	return op->opcode != LP_NS_STORE || lpi_txn_may_own(&op->store.op);
 }
 
-/* Something that a directory may have, and that is not refused. */
+/* True for a change that a directory may have, and that is not refused. */
 static bool may_own(const struct lp_ns *ns, const struct lp_ns_op *op)
 {
 	return op->opcode == LP_NS_STORE && lp_ns_asks_first(op) &&
@@ -197,7 +199,7 @@ static void begin_refused(struct lpi_job *job)
 	lpi_job_fail(job, -EINVAL);
 }
 
-/* False when there is nothing left to begin it with. */
+/* False when no job or call is left for it. */
 static bool begin_one(struct lp_ns *ns, struct lp_ns_op *op)
 {
 	lpi_begin_fn *first = begin[op->opcode];
@@ -223,7 +225,7 @@ static bool begin_one(struct lp_ns *ns, struct lp_ns_op *op)
 
 static void check_stopped(struct lp_ns *ns);
 
-/* Those that may go on, or have to go, wait with the others from now on. */
+/* Moves operations that may go on, or must be refused, into the other queue. */
 static void pass_notice_queue(struct lp_ns *ns)
 {
 	struct lp_ns_op *op = NULL;
@@ -235,13 +237,13 @@ static void pass_notice_queue(struct lp_ns *ns)
 	}
 }
 
-/* Nothing that it waits for comes back: neither a job nor, if it needs none, a call. */
+/* True if neither a job nor, if it needs none, a call will be given back. */
 static bool waits_for_ever(const struct lp_ns *ns)
 {
 	return lpi_ns_has_lost_jobs(ns) && lp_pool_free_cnt(ns->calls) > 0;
 }
 
-/* Those that wait, as far as it goes; or, when the namespace stops, all of them are refused. */
+/* Begins waiting operations as far as possible. When the namespace stops, refuses all of them. */
 static void run_queue(struct lp_task *task)
 {
 	struct lp_ns *ns = LP_CONTAINER_OF(task, struct lp_ns, queue_task);
@@ -273,7 +275,7 @@ void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op)
 	op->work = NULL;
 	if (op->opcode == LP_NS_STORE && op->store.op.opcode == LP_STORE_TXN)
 		op->store.op.txn.heeds_flags = true;
-	/* Apart from the queue of the others, for these may be what a notice waits for. */
+	/* A queue of its own, because a notice may wait for operations in the other queue. */
 	if (ns->state == LPI_NS_SERVING && lpi_notice_must_wait(ns, op)) {
 		lpi_ns_op_list_push_back(&ns->notice_queue, op);
 		return;
@@ -281,7 +283,7 @@ void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op)
 	if (ns->state == LPI_NS_SERVING && lpi_ns_op_list_is_empty(&ns->queue) && begin_one(ns, op))
 		return;
 	lpi_ns_op_list_push_back(&ns->queue, op);
-	/* Else whoever gives back what it waits for does this. */
+	/* Otherwise the operation that gives a call or job back does this. */
 	if (ns->state != LPI_NS_SERVING || lpi_ns_has_lost_jobs(ns))
 		lpi_ns_wake_queue(ns);
 }
@@ -293,7 +295,8 @@ static void check_stopped(struct lp_ns *ns)
 		return;
 	if (!ns->is_arriving) {
 		ns->is_arriving = true;
-		/* Others may still ask this shard for something: until they are as far. */
+		/* Other shards may still ask this shard for something until they have arrived,
+		 * too. */
 		lpi_call_start(ns, 0, &ns->stop_call);
 	} else if (ns->has_arrived) {
 		ns->state = LPI_NS_STOPPED;
@@ -305,7 +308,7 @@ static void pact_is_stuck(struct lp_ns *ns, struct lpi_pact *pact)
 {
 	lpi_pact_list_push_back(&ns->pacts_stuck, pact);
 	ns->stats.stuck++;
-	/* Others go on with what it does not need any more. */
+	/* Other pacts go on with the rooms that it does not need any more. */
 	lpi_pact_put_rooms(pact);
 	lpi_pact_begin_waiting(ns);
 	struct lpi_job *job = LP_CONTAINER_OF(pact, struct lpi_job, pact);
@@ -321,7 +324,7 @@ void lpi_ns_arrive(struct lpi_call *call)
 	struct lpi_call *one = NULL;
 	LP_ASSERT(ns->options.shard_idx == 0);
 	lpi_call_list_push_back(&ns->arrived, call);
-	/* call->result is what the arriving shard brings; the first error is told to all. */
+	/* call->result is the arriving shard's result; all get the first error. */
 	if (call->result < 0 && ns->arrived_result >= 0)
 		ns->arrived_result = call->result;
 	if (++ns->arrived_cnt < ns->options.shard_cnt)
@@ -344,7 +347,7 @@ static void all_stopped(struct lpi_call *call)
 {
 	struct lp_ns *ns = LP_CONTAINER_OF(call, struct lp_ns, stop_call);
 	ns->has_arrived = true;
-	/* What the others asked for last may have begun something: an orphan's removal. */
+	/* The last calls of other shards may have begun something: the removal of an orphan. */
 	check_stopped(ns);
 }
 
@@ -502,7 +505,7 @@ void lp_ns_stop(struct lp_ns *ns, void (*stopped)(struct lp_ns *ns, void *arg), 
 	check_stopped(ns);
 }
 
-/* What came to no end. */
+/* Frees jobs of stuck changes, which never end. */
 static void free_stuck(struct lp_ns *ns)
 {
 	struct lpi_pact *pact = NULL;
@@ -527,8 +530,8 @@ void lp_ns_close(struct lp_ns *ns)
 	lpi_freeing_fini(ns);
 	lpi_opens_free(ns->opens);
 	free_stuck(ns);
-	/* Who still waits, for a store that was abandoned or for what is stuck, waits in memory
-	 * that goes with the process. */
+	/* Operations that still wait, for an abandoned store or a stuck change, wait in memory that
+	 * goes with the process. */
 	if (ns->under_way == 0) {
 		lpi_locks_free(ns->locks);
 		lp_pool_free(ns->jobs);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens before a shard serves, in this order (of a store that is read-only: nothing but the
- * last):
+/* Steps before a shard serves, in this order (of a read-only store only the last):
  *
  *   ROOT       shard 0 makes the root of a store that has no inode yet
  *   RESOLVE    each prepared change of this shard: its coordinator is asked for the decision
@@ -9,8 +8,8 @@
  *   ORPHANS    inodes that a `U` record calls orphans or uploads are removed
  *   (all shards arrive)
  *
- * A shard that fails arrives all the same, with its error, and then none of them serves: what is
- * half done on one shard may be half done on another. */
+ * A shard that fails arrives all the same, with its error, and then no shard serves: a change that
+ * is half done on one shard may be half done on another. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -94,8 +93,8 @@ static void walk_failed(struct lpi_start *start, int result)
 	arrive(start, result, ended);
 }
 
-/* Each record is told: true when there is nothing to be done about it; else this goes on when it
- * was dealt with. */
+/* Calls the step's function for each record. If it returns true, the record needs nothing;
+ * otherwise the walk goes on after it was dealt with. */
 static void walk_on(struct lpi_start *start)
 {
 	struct lp_list_item item;
@@ -162,7 +161,8 @@ static void dealt_with(struct lpi_start *start)
 
 static void change(struct lpi_start *start, uint32_t cnt)
 {
-	/* Nothing is served before: it may use what is kept on a full store (rule L8). */
+	/* The shard serves nothing before this, so it may use the kept space of a full store (rule
+	 * L8). */
 	start->op = (struct lp_store_op){
 		.opcode = LP_STORE_TXN,
 		.txn = {.changes = start->changes, .change_cnt = cnt, .room = LP_ROOM_ENDS}};
@@ -171,13 +171,13 @@ static void change(struct lpi_start *start, uint32_t cnt)
 
 /* --- Orphans and uploads ---------------------------------------------------------------------- */
 
-/* An orphan that cannot be removed, for it is damaged or the device refuses, keeps nobody from
- * being served: it is left to the next start, as those are that fail later (orphans.c), and damage
- * was recorded, for a check. */
+/* An orphan that cannot be removed, because of damage or a device error, does not keep the shard
+ * from serving. It is left to the next start, like those whose removal fails later (orphans.c).
+ * Damage was recorded, for a check. */
 static void orphan_gone(struct lpi_start *start)
 {
 	int r = start->call.result;
-	/* A record whose inode is gone already: only the record is left. */
+	/* The inode is gone already: only the record is left. */
 	if (r == -ENOENT) {
 		start->changes[0] =
 			(struct lp_change){.type = LP_CHANGE_RECORD,
@@ -195,7 +195,7 @@ static bool take_unfinished(struct lpi_start *start, const struct lp_list_item *
 	struct lp_unfinished_value value;
 	struct lp_key key = {.len = item->name.len};
 	memcpy(key.bytes, item->name.data, item->name.len);
-	/* One that cannot be read was recorded, and the store makes of it what it can. */
+	/* An unreadable record was recorded as damage, and the store deals with it. */
 	if (lp_unfinished_read(item->value.data, item->value.len, &key, &value) < 0)
 		return true;
 	if (value.kind != LP_UNFINISHED_KIND_ORPHAN && value.kind != LP_UNFINISHED_KIND_UPLOAD)
@@ -262,7 +262,8 @@ static void redo_done(struct lpi_call *call)
 	dealt_with(start);
 }
 
-/* What the coordinator has is a decision, and this shard's change is part of it. */
+/* Checks that the coordinator's record is a decision, and that this shard's change is part of
+ * it. */
 static int check_decision(struct lpi_start *start)
 {
 	const struct lp_ns *ns = start->ns;
@@ -304,7 +305,7 @@ static bool take_prepared(struct lpi_start *start, const struct lp_list_item *it
 		r = LP_CORRUPT(LP_OFFSET_NONE, "change %llx over several shards: length",
 			       (unsigned long long)start->txid);
 	if (r >= 0) {
-		/* The decoded one points into it, for longer than the page lasts. */
+		/* The decoded record points into the value, for longer than the page lasts. */
 		memcpy(start->value, item->value.data, item->value.len);
 		r = lpi_pact_record_decode(value, start->txid, ns->options.shard_cnt,
 					   &start->redo.decoded);

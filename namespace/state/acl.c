@@ -48,14 +48,14 @@ static bool is_named(const struct entry *entry)
 	return entry->tag == NAMED_USER || entry->tag == NAMED_GROUP;
 }
 
-/* Whether an entry may follow another one. As with the kernel (posix_acl_valid()) those who are
- * named come in any order, also twice. */
+/* True if an entry may follow another one. As in the kernel (posix_acl_valid()), named users and
+ * groups may be in any order, also twice. */
 static bool may_follow(const struct entry *entry, const struct entry *last)
 {
 	return entry->tag > last->tag || (entry->tag == last->tag && is_named(entry));
 }
 
-/* Nobody has this number, and the kernel would not read a list that names it. */
+/* No user has this number, and the kernel would not read a list that names it. */
 static bool names_nobody(const struct entry *entry)
 {
 	return is_named(entry) && entry->id == NO_ID;

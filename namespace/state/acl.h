@@ -32,29 +32,29 @@
 #define LP_ACL_ACCESS  "system.posix_acl_access"
 #define LP_ACL_DEFAULT "system.posix_acl_default"
 
-/* The kernel reads no longer one: it has a page for it. */
+/* The kernel reads no longer list, because it has one page for it. */
 #define LP_ACL_BYTES_MAX 4096u
 
 /* The name of an access list. */
 struct lp_bytes lp_acl_access_name(void);
 
-/* What an xattr of this name must be: any of another name may be anything. */
+/* Checks the value of an xattr with a list's name; values of other names are always right. */
 int lp_acl_check_xattr(struct lp_bytes name, struct lp_bytes value) LP_MUST_CHECK;
 
-/* Length, version, order of the tags, and that those are there who must be: owner, group, others,
- * and a mask if anybody is named. */
+/* Checks length, version and order of the tags. The tags of owner, group and others must be
+ * present, and a mask if a user or group is named. */
 int lp_acl_check(const void *acl, size_t len) LP_MUST_CHECK;
 
-/* All others want a list that was checked. */
+/* All functions below take a list that was checked. */
 
-/* The nine bits that say the same, the group's being the mask where there is one. */
+/* The nine mode bits equal to the list; the group's are the mask where there is one. */
 uint16_t lp_acl_mode(const void *acl, size_t len);
-/* Whether these nine bits say all of it. */
+/* True if the nine mode bits say all of the list. */
 bool lp_acl_is_mode(const void *acl, size_t len);
 /* A change of mode changes the list. */
 void lp_acl_chmod(void *acl, size_t len, uint16_t mode);
-/* A default list becomes that of something new, made with this mode: both lose what the other does
- * not allow. Returns the mode, whose other bits stay. */
+/* Turns a directory's default list into the access list of a new inode made with this mode. Both
+ * lose the rights that the other does not allow. Returns the mode, whose other bits stay. */
 uint16_t lp_acl_create(void *acl, size_t len, uint16_t mode);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cache of path lookups: what (directory, name) leads to, for directories only.
+/* Cache of path lookups: from (directory, name) to the inode, for directories only.
  *
  * Threads: the shard's.
  * Blocking: none.
@@ -24,7 +24,7 @@
 
 struct lpi_dircache;
 
-/* Where a name leads. */
+/* The directory that a name leads to. */
 struct lpi_dirhit {
 	struct lp_ino ino;
 	bool is_spread;
@@ -38,11 +38,11 @@ void lpi_dircache_free(struct lpi_dircache *cache);
 bool lpi_dircache_find(struct lpi_dircache *cache, struct lp_ino dir, struct lp_bytes name,
 		       struct lpi_dirhit *ret);
 uint64_t lpi_dircache_generation(const struct lpi_dircache *cache);
-/* generation: as it was before the name was looked up. */
+/* generation: that of the time before the name was looked up. */
 void lpi_dircache_add(struct lpi_dircache *cache, uint64_t generation, struct lp_ino dir,
 		      struct lp_bytes name, struct lpi_dirhit hit);
 void lpi_dircache_forget(struct lpi_dircache *cache, struct lp_ino dir, struct lp_bytes name);
-/* As many thaws as freezes. */
+/* Each freeze needs one thaw. */
 void lpi_dircache_freeze(struct lpi_dircache *cache);
 void lpi_dircache_thaw(struct lpi_dircache *cache);
 

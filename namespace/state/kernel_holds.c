@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open addressing with linear probing, in pieces chosen by the hash, so that no growth keeps the
- * thread for long. What goes is filled by those behind it, so that there are no traces of what was.
+/* Open addressing with linear probing, in pieces chosen by the hash, so no growth keeps the thread
+ * for long. A removed entry's place is filled by the entries behind it, so there are no tombstones.
  *
  * For other threads there are marks: how many of the inodes that are counted fall on each of them.
- * They need no order of their own: who adds and who asks are ordered by what passes between the
+ * They need no memory order of their own: adding and asking are ordered by the messages between the
  * threads, as the header says. */
 #include "namespace/state/kernel_holds.h"
 
@@ -33,7 +33,7 @@ struct lpi_held {
 	uint32_t hand_piece;
 	uint32_t hand_slot;
 	struct lpi_held_stats stats;
-	_Atomic bool has_missed; /* one was not counted: since then nobody knows */
+	_Atomic bool has_missed; /* an inode was not counted: since then the table is incomplete */
 	_Atomic uint32_t marks[LPI_HELD_MARKS];
 };
 
@@ -133,7 +133,7 @@ void lpi_held_add(struct lpi_held *held, struct lp_ino ino)
 	slot->count++;
 }
 
-/* Those behind it, up to the next empty one, come nearer to where they belong. */
+/* Moves the entries behind it, up to the next empty slot, closer to their own slots. */
 static void take_out(struct piece *piece, struct slot *slot)
 {
 	uint32_t mask = piece->slot_cnt - 1;
@@ -164,7 +164,7 @@ bool lpi_held_drop(struct lpi_held *held, struct lp_ino ino, uint64_t count)
 	take_out(piece, slot);
 	held->stats.inodes--;
 	(void)atomic_fetch_sub_explicit(&held->marks[mark_of(ino.nr)], 1, memory_order_relaxed);
-	/* Without memory for a smaller one it stays as it is. */
+	/* Without memory for a smaller table it stays as it is. */
 	if (piece->slot_cnt > SLOTS_MIN && piece->used < piece->slot_cnt / 8)
 		(void)resize(held, piece, piece->slot_cnt / 4);
 	return true;

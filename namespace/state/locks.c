@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each key that is held or waited for has an entry in a chained hash table: its holders are
- * counted, those who wait stand in its queue. A name's lock goes through two entries: first its
- * directory's, shared, then its own. While it waits it stands in one queue only.
+ * counted, waiting locks are in its queue. A name's lock goes through two entries: first its
+ * directory's, shared, then its own. It waits in one queue only.
  *
- * A release takes from the queue's front whoever can go on. Those are collected in a list first
- * and told afterwards, for granted() may acquire and release again.
+ * A release takes locks that can go on from the queue's front. They are collected in a list first,
+ * and granted() is called afterwards, because it may acquire and release again.
  *
- * A holder who never lets go refuses who wants the entry for himself, and those who would share it
- * if he has it for himself: a directory with one such name has all others free. */
+ * An exclusive holder that never lets go makes the entry refuse all locks. A shared one makes it
+ * refuse exclusive locks only: in a directory with one such name, all others are free. */
 #include "namespace/state/locks.h"
 
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 #include "base/memory/pool.h"
 
 #define ENTRIES_FIRST 1024u /* at a time, before more memory is taken */
-/* As many as are usually held at a time, with room to spare: in a table for all that there may be
- * each lock would be somewhere else in memory, and in no cache. */
+/* As many as are usually held at a time, with room to spare. In a table for all possible locks each
+ * one would be elsewhere in memory, and in no cache. */
 #define BUCKETS_MAX 4096u
 
 LP_LIST_DEFINE(lpi_lock_queue, struct lpi_lock, node);
@@ -27,10 +27,10 @@ struct lpi_lock_entry {
 	struct lp_ino ino;
 	uint64_t hash;
 	struct lpi_lock_entry *next_in_bucket;
-	const struct lpi_lock *owner; /* who has it exclusively, or NULL */
+	const struct lpi_lock *owner; /* the exclusive holder, or NULL */
 	uint32_t shared_cnt;
 	uint32_t hard_cnt;
-	uint32_t stuck_cnt; /* of the holders, those who will never let go */
+	uint32_t stuck_cnt; /* of the holders, those that will never let go */
 	uint32_t stuck_hard_cnt;
 	struct lpi_lock_queue waiting;
 	struct lpi_lock_queue looking;
@@ -150,7 +150,7 @@ static void wait_at(struct lpi_locks *locks, struct lpi_lock_entry *entry, struc
 	lpi_lock_queue_push_back(&entry->waiting, lock);
 }
 
-/* Never to be held. It is in no queue; a name gives back its hold on its directory. */
+/* Refuses a lock, which is in no queue. A name gives back its hold on its directory. */
 static bool refuse(struct lpi_lock *lock, bool shares)
 {
 	if (shares && lock->fragment != NULL)
@@ -161,7 +161,7 @@ static bool refuse(struct lpi_lock *lock, bool shares)
 	return true;
 }
 
-/* The lock's own entry, after its directory's if it is a name. */
+/* Enters the lock's own entry, after its directory's if it is a name. */
 static bool enter_own(struct lpi_locks *locks, struct lpi_lock *lock)
 {
 	uint64_t hash = lock->kind == LPI_LOCK_NAME ? lock->hash : 0;
@@ -207,8 +207,8 @@ bool lpi_lock_acquire(struct lpi_locks *locks, struct lpi_lock *lock)
 
 /* --- Releasing -------------------------------------------------------------------------------- */
 
-/* Whoever can go on at this entry, into `ready`. A name that got its directory goes on to its own
- * entry, and is ready when it has that. */
+/* Moves locks that can go on at this entry into `ready`. A name's lock that got its directory's
+ * entry goes on to its own, and is ready when it has that. */
 static void advance(struct lpi_locks *locks, struct lpi_lock_entry *entry,
 		    struct lpi_lock_queue *ready)
 {
@@ -278,8 +278,8 @@ void lpi_lock_release(struct lpi_locks *locks, struct lpi_lock *lock)
 		next->granted(next);
 }
 
-/* Those who wait at this entry for somebody who never lets go. Who is refused may have been in the
- * way of others, of his directory or in the queue. */
+/* Refuses locks that wait at this entry for a holder that never lets go. A refused lock may have
+ * been in the way of others, at its directory or in the queue. */
 static void refuse_waiting(struct lpi_locks *locks, struct lpi_lock_entry *entry,
 			   struct lpi_lock_queue *ready)
 {

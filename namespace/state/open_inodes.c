@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A chained hash table of counts. It starts small and is doubled when it is full, all chains at
- * once: that is some milliseconds at a hundred thousand open inodes, and happens once. */
+ * once. This takes some milliseconds at a hundred thousand open inodes, and happens once. */
 #include "namespace/state/open_inodes.h"
 
 #include <errno.h>
@@ -14,12 +14,12 @@
 struct open_inode {
 	struct open_inode *next_in_bucket;
 	struct lp_ino ino;
-	uint32_t count;  /* how often it is open, but for */
-	uint32_t mounts; /* how often a mount has it open */
+	uint32_t count;  /* how often it is open, not counting */
+	uint32_t mounts; /* opens of a mount */
 	bool is_orphan;
-	bool is_only_held;        /* an orphan that a mount holds and nobody has open */
+	bool is_only_held;        /* an orphan that is not open, but held by a mount */
 	bool is_unnamed;          /* an orphan that never had a name */
-	bool is_dead;             /* an orphan that nobody needs: to be removed */
+	bool is_dead;             /* an orphan that is neither open nor held: to be removed */
 	struct lp_list_node node; /* in dead, until it is taken */
 };
 
@@ -190,7 +190,7 @@ static void forget(struct lpi_opens *opens, struct lp_ino ino)
 	opens->inodes--;
 }
 
-/* An orphan that nobody needs any more is to be removed; one that is only held perhaps soon. */
+/* An orphan that is neither open nor held is to be removed; one that is only held may be soon. */
 static void check_orphan(struct lpi_opens *opens, struct open_inode *open,
 			 enum lpi_orphan_event event)
 {

@@ -22,66 +22,67 @@
 struct lpi_opens;
 struct lpi_held_stats;
 
-/* What becomes of orphans. */
+/* Events of orphans. */
 enum lpi_orphan_event {
-	LPI_ORPHAN_HELD,     /* nobody has it open any more, but a mount holds it */
-	LPI_ORPHAN_CLOSED,   /* nobody needs it any more, since it was closed */
+	LPI_ORPHAN_HELD,     /* no longer open, but a mount holds it */
+	LPI_ORPHAN_CLOSED,   /* neither open nor held, since it was closed */
 	LPI_ORPHAN_FORGOTTEN /* the same, since a mount has let it go */
 };
 
-/* told() may take those that nobody needs any more, also from inside. */
+/* told() may take the orphans that are no longer needed, also from inside. */
 int lpi_opens_new(void (*told)(void *arg, enum lpi_orphan_event event), void *arg,
 		  struct lpi_opens **ret_opens) LP_MUST_CHECK;
-/* Accepts NULL. What is still open is forgotten. */
+/* Accepts NULL. Opens that are left are forgotten. */
 void lpi_opens_free(struct lpi_opens *opens);
 
 /* -ENOMEM, -ENFILE; -ESTALE: an orphan that is being removed. */
 int lpi_opens_add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count) LP_MUST_CHECK;
-/* At most what was added. */
+/* count is at most the number of opens added. */
 void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count);
 uint32_t lpi_opens_cnt(const struct lpi_opens *opens, struct lp_ino ino);
 
-/* The same of what a mount has open, which is counted by itself: lpi_opens_let_go_all() closes it.
- * So a drop may come too late, and drops nothing then: false. */
+/* The same for opens of a mount, which are counted by themselves, because lpi_opens_let_go_all()
+ * closes them. So a drop may come too late; then it drops nothing and returns false. */
 int lpi_opens_add_mounts(struct lpi_opens *opens, struct lp_ino ino) LP_MUST_CHECK;
 bool lpi_opens_drop_mounts(struct lpi_opens *opens, struct lp_ino ino, uint32_t count);
 
-/* The kernel is to be told of it once. -ESTALE as above. */
+/* The kernel will be told of the inode once. -ESTALE as above. */
 int lpi_opens_hold(struct lpi_opens *opens, struct lp_ino ino) LP_MUST_CHECK;
-/* It is told of one that is not counted: lpi_held_miss(). */
+/* The kernel is told of an inode that is not counted: lpi_held_miss(). */
 void lpi_opens_miss(struct lpi_opens *opens);
-/* It has forgotten it so often; or all of them, as often as it may, and has none open any more. */
+/* The kernel has forgotten the inode so often. Or it has forgotten all inodes, and has none open
+ * any more. */
 void lpi_opens_let_go(struct lpi_opens *opens, struct lp_ino ino, uint64_t count);
 void lpi_opens_let_go_all(struct lpi_opens *opens);
 uint32_t lpi_opens_some_held(struct lpi_opens *opens, struct lp_ino *ret_inos, uint32_t inos_max);
 void lpi_opens_read_held(const struct lpi_opens *opens, struct lpi_held_stats *ret_stats);
 
-/* A mount was told of it, as far as is known: lpi_held_is(). */
+/* True if a mount holds it: lpi_held_is(). */
 bool lpi_opens_is_held(const struct lpi_opens *opens, struct lp_ino ino, bool if_unknown);
-/* No only if none was: lpi_held_may(). Any thread. */
+/* False only if no mount holds it: lpi_held_may(). Any thread. */
 bool lpi_opens_may_hold(const struct lpi_opens *opens, struct lp_ino ino);
 
 /* Open or held. */
 bool lpi_opens_is_needed(const struct lpi_opens *opens, struct lp_ino ino);
-/* It has lost its last name. To be collected at once if nobody needs it any more. Without memory
- * for this it stays as it is until the next start. One that is an orphan stays one. */
+/* The inode has lost its last name. It is to be removed at once if it is neither open nor held.
+ * Without memory for this it stays as it is until the next start. An orphan stays one. */
 void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino);
 bool lpi_opens_is_orphan(const struct lpi_opens *opens, struct lp_ino ino);
 
-/* An orphan that never had a name, and may be given one, once; and that it was. It is open, unless
- * the mount that asked for it has gone meanwhile. */
+/* An orphan that never had a name, and may be given one, once (adopt). It is open, unless the mount
+ * that asked for it has gone meanwhile. */
 void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino);
 bool lpi_opens_is_unnamed(const struct lpi_opens *opens, struct lp_ino ino);
 void lpi_opens_adopt(struct lpi_opens *opens, struct lp_ino ino);
 
-/* Orphans that nobody needs: takes the first, or nr 0. It stays one until it was removed, or will
- * not be before the next start: then it is forgotten. */
+/* Takes the first orphan that is neither open nor held, or nr 0. It stays an orphan until it was
+ * removed, or cannot be removed before the next start: then the caller forgets it. */
 struct lp_ino lpi_opens_take_dead(struct lpi_opens *opens);
 void lpi_opens_forget_dead(struct lpi_opens *opens, struct lp_ino ino);
 
 uint32_t lpi_opens_inodes(const struct lpi_opens *opens);
 uint32_t lpi_opens_orphans(const struct lpi_opens *opens);
-/* Of these, those that a mount holds and nobody has open. */
+/* The orphans that a mount holds and that are not open. */
 uint32_t lpi_opens_held_orphans(const struct lpi_opens *opens);
 
 /* Key and value of a `U` record. */

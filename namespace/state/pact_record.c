@@ -269,7 +269,7 @@ static bool has_only_its_fields(const struct lp_pact_change *head)
 	}
 }
 
-/* What is wrong, or NULL. */
+/* The error, or NULL. */
 static const char *decode_change(const struct lp_pact_change *head, struct lp_bytes name,
 				 struct lp_bytes value, struct lp_attrs *attrs,
 				 struct lp_change *ret)

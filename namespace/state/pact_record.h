@@ -5,7 +5,7 @@
  * Blocking, memory: none.
  * Errors: encoding asserts what decoding checks. Decoding takes any bytes: -EBADMSG, -EUCLEAN by
  *   lp_corrupt().
- * Ownership: what decoding gives points into the bytes and into *ret.
+ * Ownership: decoded values point into the bytes and into *ret.
  */
 #ifndef LP_NAMESPACE_STATE_PACT_RECORD_H
 #define LP_NAMESPACE_STATE_PACT_RECORD_H
@@ -30,7 +30,7 @@ struct lpi_pact_record {
 	const struct lp_change *changes; /* without guards; decoded: of decoded[] */
 };
 
-/* Room for what is decoded. */
+/* Memory for the decoded values. */
 struct lpi_pact_decoded {
 	struct lpi_pact_record record;
 	struct lp_change changes[LPI_PACT_CHANGES_MAX];
@@ -41,7 +41,7 @@ void lpi_pact_key(uint64_t txid, uint8_t ret_key[LPI_PACT_KEY_BYTES]);
 /* -EUCLEAN. */
 int lpi_pact_key_parse(struct lp_bytes key, uint64_t *ret_txid) LP_MUST_CHECK;
 
-/* Writes at most LPI_PACT_RECORD_BYTES_MAX; returns how many. Guards are left out. */
+/* Writes at most LPI_PACT_RECORD_BYTES_MAX bytes; returns how many. Guards are left out. */
 size_t lpi_pact_record_encode(const struct lpi_pact_record *record, uint64_t txid, uint8_t *buf);
 int lpi_pact_record_decode(struct lp_bytes value, uint64_t txid, uint32_t shard_cnt,
 			   struct lpi_pact_decoded *ret) LP_MUST_CHECK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bit stays where it gives nobody more than who asks has himself: of the user's own file, and of
- * the group if that is his, too. */
+/* A bit stays if it gives no more rights than the caller has: the user's bit on the caller's own
+ * file, and the group's bit if it is also the caller's group. */
 #include "namespace/state/rights.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ static bool has_user(const struct lp_rights *rights, uint32_t uid)
 	return rights->uid != LP_RIGHTS_NOBODY && rights->uid == uid;
 }
 
-/* Of these bits, those that he may give a file of such an owner. */
+/* Of these bits, those that the caller may give a file of such an owner. */
 static uint16_t may_have(const struct lp_rights *rights, uint32_t uid, uint32_t gid)
 {
 	if (!rights->is_limited)
@@ -52,7 +52,7 @@ int lp_rights_set(const struct lp_rights *rights, const struct lp_attrs *old,
 	if (!lp_rights_set_rests_on_old(rights, *mask))
 		return 0;
 	if ((*mask & LP_ATTR_MODE) == 0) {
-		/* A new owner: the bits go with any. */
+		/* A new owner: the bits are cleared for any owner. */
 		uint16_t left = (uint16_t)(old->mode & ~(unsigned)LP_RIGHTS_BITS);
 		if (!is_dir && left != old->mode)
 			put_mode(attrs, mask, left);
@@ -62,7 +62,7 @@ int lp_rights_set(const struct lp_rights *rights, const struct lp_attrs *old,
 	uint16_t bits = (uint16_t)(attrs->mode & LP_RIGHTS_BITS & ~kept);
 	if (bits != 0 && !has_user(rights, old->uid))
 		return -EPERM;
-	/* The group's goes without a word, as by chmod. */
+	/* The group's bit is cleared without an error, as by chmod. */
 	uint32_t gid = (*mask & LP_ATTR_GID) != 0 ? attrs->gid : old->gid;
 	bits &= (uint16_t)~may_have(rights, old->uid, gid);
 	put_mode(attrs, mask, (uint16_t)(attrs->mode & ~bits));
