@@ -9,7 +9,8 @@
 
 #define BITS_MIN 4u
 #define BITS_MAX 28u
-#define MOVES    8u /* slots of the old table per addition: empty long before the next growth */
+#define MOVES                                                                                      \
+	8u /* slots of the old table for each addition: it is empty long before the next growth */
 
 struct table {
 	uint32_t *slots; /* hashes; 0: free */
