@@ -299,9 +299,9 @@ static void insert_soon(struct lp_commit *commit)
 		lp_task_queue(commit->options.reactor, &commit->insert_task);
 }
 
-/* All groups are in the index: some of the deferred records are written next, in a turn of its own.
+/* All groups are in the index: some of the owed records are written next, in a turn of its own.
  * Not while the collecting group has been sealed and is in no frame, because the nodes of its
- * deferred records are not dirty any more (store I2). */
+ * owed records are not dirty any more (store I2). */
 static int pay_some(struct lp_commit *commit)
 {
 	if (collecting(commit)->sealed_seq != 0)
@@ -596,7 +596,7 @@ uint32_t lp_commit_payload_max(const struct lp_commit *commit)
 	return commit->group_payload_max;
 }
 
-/* Rule L9: while a group waits for the log no deferred record is written to the index, and without
+/* Rule L9: while a group waits for the log no owed record is written to the index, and without
  * these writes the log is not trimmed. The closed door keeps other changes out in time. This check
  * keeps out changes that make room. */
 static bool log_takes(const struct lp_commit *commit, const struct lp_commit_need *used)

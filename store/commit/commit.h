@@ -64,7 +64,7 @@ struct lp_commit_events {
 	/* The group's batch is in the index: once the group is durable its pinned memory may be
 	 * evicted. */
 	void (*inserted)(struct lp_commit_events *events, uint64_t seq);
-	/* Some deferred records were written to the index; lp_commit_whole_seq() may have risen.
+	/* Some owed records were written to the index; lp_commit_whole_seq() may have risen.
 	 * May be NULL.
 	 */
 	void (*paid)(struct lp_commit_events *events);
@@ -155,7 +155,7 @@ void lp_commit_wake_room(struct lp_commit *commit);
 uint64_t lp_commit_seq(const struct lp_commit *commit);
 uint64_t lp_commit_durable_seq(const struct lp_commit *commit);
 uint64_t lp_commit_inserted_seq(const struct lp_commit *commit);
-/* The index has all records of the frames up to this one: their deferred records have been written.
+/* The index has all records of the frames up to this one: their owed records have been written.
  */
 uint64_t lp_commit_whole_seq(const struct lp_commit *commit);
 
@@ -197,7 +197,7 @@ void lp_commit_wait_inserted(struct lp_commit *commit, struct lp_commit_waiter *
 /* A name for the collecting group which, unlike its number, does not change: 1, 2, ... */
 uint64_t lp_commit_group(const struct lp_commit *commit);
 bool lp_commit_group_is_durable(const struct lp_commit *commit, uint64_t group);
-/* True also for the collecting group, while it is empty: then deferred records that were written
+/* True also for the collecting group, while it is empty: then owed records that were written
  * are in the index. */
 bool lp_commit_group_is_inserted(const struct lp_commit *commit, uint64_t group);
 /* Told when that group is durable; the group must not be empty. */

@@ -51,8 +51,7 @@ struct lp_pending_version {
 	struct lp_list_node by_seq; /* the list of versions in the log, or of those with a record */
 	struct lp_list_node in_state; /* its state's list; none while WRITING or in the batch */
 	struct lp_pending_version *older;
-	struct lp_pending_version
-		*next_in_bucket; /* the newest version of another block; only in a newest version */
+	struct lp_pending_version *next_in_bucket; /* of another block; only of the newest one */
 	uint64_t block;
 	const uint8_t *data; /* the memory of seg */
 	struct lp_seg seg;

@@ -19,9 +19,9 @@
  *   a record, the block free      the record is of no use: it is deleted, the block not touched
  *
  * A record that names no inode is one that stays: its block could not be written (rule L6). The
- * record has the block's content until somebody overwrites or frees it. After that it still
- * stays, as long as the shard runs, to hold the block: nobody else shall get it. An opening tries
- * to write the block, also if it is free. Only if that succeeds, the record is deleted as any
+ * record has the block's content until the block is overwritten or freed. After that it still
+ * stays, as long as the shard runs, to hold the block, which must not get another owner. An opening
+ * tries to write the block, also if it is free. Only if that succeeds, the record is deleted as any
  * other.
  *
  * Five rules make it so, and at most one record names a block (asserted):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deferred records: in a frame of the log, and not yet in the index (rule L9).
+/* Owed records: in a frame of the log, and not yet in the index (rule L9).
  *
  * Threads: the shard's.
  * Blocking: none.
@@ -8,15 +8,15 @@
  *
  * A record that is overwritten again and again need not enter the index with each frame. The log
  * has it, and its owner keeps it in memory. So the owner may defer the write to the index: the
- * record then goes into the frame only, and the owner *owes* it. All deferred records are written
- * to the index when the log must be trimmed, or when too many are deferred: they are *paid*. The
+ * record then goes into the frame only, and is *owed*. All owed records are written
+ * to the index when the log must be trimmed, or when too many are owed: they are *paid*. The
  * newest state of each record is written once, in key order, some records at a time. A record that
  * was changed k times is inserted once, and beside its neighbours, which costs a fraction of an
  * insertion at a random place.
  *
  *   whole      the frame up to which the index lacks nothing. `S applied` has it beside the number
  *              of its group, in each group's batch. The log may forget no later frame.
- *   paid       all deferred records of frames up to here have been put, or are in a newer frame
+ *   paid       all owed records of frames up to here have been put, or are in a newer frame
  *
  * A payment holds no record that has changed since its last frame, because the new value is in the
  * frame of the collecting group. So the index never has a record that no frame has. For the same
@@ -31,14 +31,14 @@
 
 struct lp_payments;
 
-/* Owner of deferred records. */
+/* Owner of owed records. */
 struct lp_owed {
-	/* All records deferred so far are to be paid; later ones need not be. */
+	/* All records owed so far are to be paid; later ones need not be. */
 	void (*begin)(struct lp_owed *owed);
 	/* Puts some of them by lp_payments_put(), but no record that has changed since it was put
 	 * into a frame. True: these were the last. */
 	bool (*pay)(struct lp_owed *owed, struct lp_payments *payments);
-	uint64_t cnt; /* deferred records, or an upper bound */
+	uint64_t cnt; /* owed records, or an upper bound */
 };
 
 /* Zeroed memory may be given to lp_payments_fini(). Fields are for reading. */
@@ -67,7 +67,7 @@ void lp_payments_want(struct lp_payments *payments);
 bool lp_payments_are_busy(const struct lp_payments *payments);
 
 /* The frame up to which the index will be whole, to be recorded in the batch of group `seq`. All
- * deferred records of the group must be counted by then. */
+ * owed records of the group must be counted by then. */
 uint64_t lp_payments_seal(struct lp_payments *payments, uint64_t seq);
 /* That batch is in the index. */
 void lp_payments_group_inserted(struct lp_payments *payments, uint64_t whole_seq);

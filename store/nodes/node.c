@@ -560,7 +560,7 @@ static void look_at(struct lpi_node *node)
 		node->used = node->in_main ? node->used - 1 : 0;
 		requeue(node, true);
 	} else if (!may_go || is_trimmed) {
-		/* A node with deferred records stays for long. Kept in the small queue, such nodes
+		/* A node with owed records stays for long. Kept in the small queue, such nodes
 		 * would be the only ones looked at there. */
 		requeue(node, node->in_main || node->owed_cnt > 0);
 	} else {

@@ -52,7 +52,7 @@ struct lpi_node {
 	 * ones; 0: all were there before. */
 	uint64_t index_group;
 	uint64_t bytes;    /* as accounted */
-	uint32_t owed_cnt; /* deferred records, as accounted: its own, and leaves */
+	uint32_t owed_cnt; /* owed records, as accounted: its own, and leaves */
 	uint32_t pins;
 	uint8_t kind;
 	uint8_t used;
@@ -94,13 +94,13 @@ LP_LIST_DEFINE(lpi_node_queue, struct lpi_node, queue_node);
 
 struct lpi_owed_record;
 
-/* A sorted part of the deferred records that are being written. */
+/* A sorted part of the owed records that are being written. */
 struct lpi_owed_run {
 	const struct lpi_owed_record *next;
 	const struct lpi_owed_record *end;
 };
 
-/* Deferred records of all nodes. */
+/* Owed records of all nodes. */
 struct lpi_owing {
 	struct lp_owed owed;
 	uint32_t max;                    /* records in either of these, */
@@ -180,9 +180,9 @@ static inline bool lpi_node_is_dirty(const struct lpi_node *node)
 	return lp_commit_is_dirty(&node->dirty);
 }
 
-/* --- Deferred records (node_owed.c) ----------------------------------------------------------- */
+/* --- Owed records (node_owed.c) --------------------------------------------------------------- */
 
-/* Memory for deferred records, besides the nodes. */
+/* Memory for owed records, besides the nodes. */
 uint64_t lpi_owing_bytes(uint64_t limit_bytes);
 /* -ENOMEM. */
 int lpi_owing_init(struct lpi_nodes *nodes) LP_MUST_CHECK;
@@ -192,7 +192,7 @@ bool lpi_owing_is_open(struct lpi_nodes *nodes);
 /* The index write of the node's record in this key space is deferred from now on; leaf: which one
  * of its map. */
 void lpi_owing_add(struct lpi_node *node, uint8_t space, uint32_t leaf, size_t len);
-/* The number of deferred records of the node has changed. */
+/* The number of owed records of the node has changed. */
 void lpi_owing_account(struct lpi_node *node);
 /* In memory; does not count as a use. */
 struct lpi_node *lpi_node_peek(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deferred records of nodes (commit/owed_records.h). Each deferred record is noted when it is put
+/* Owed records of nodes (commit/owed_records.h). Each owed record is noted when it is put
  * into its frame. A payment goes through the notes in key order, because RocksDB then finds the
  * place of a record beside the one before without a search. A note is skipped if the record has
  * been paid, deleted or changed since. A changed record is noted again with its next frame.
@@ -104,7 +104,7 @@ static void sort_run(struct lpi_owing *owing)
 	sort(owing->records + first, owing->cnt - first);
 }
 
-/* Memory held by a deferred record is about its own length, plus the rest of its node. */
+/* Memory held by a owed record is about its own length, plus the rest of its node. */
 void lpi_owing_add(struct lpi_node *node, uint8_t space, uint32_t leaf, size_t len)
 {
 	struct lpi_owing *owing = &node->home->owing;

@@ -379,8 +379,8 @@ static void poll_later(struct lp_shard *shard)
 	lp_timer_start(shard->options.reactor, &shard->lend.timer, now_of(shard) + POLL_NS);
 }
 
-/* Puts some more records. A record counts when it is in the index, because only then the flush
- * includes it. */
+/* Puts some more records. A record counts when it is in the index, because only then does the flush
+ * include it. */
 static void put_records(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;

@@ -217,7 +217,7 @@ static void relieve(struct lp_shard *shard)
 		lp_commit_wake_room(shard->commit);
 }
 
-/* --- What the pipeline tells ------------------------------------------------------------------ */
+/* --- Events of the pipeline ------------------------------------------------------------------- */
 
 static struct lp_shard *of_commit(struct lp_commit_events *events)
 {
@@ -297,7 +297,7 @@ static void on_failed(struct lp_commit_events *events, int err)
 		lpi_shard_fail(shard, err, "a commit was given up", NULL);
 }
 
-/* --- What write-back tells -------------------------------------------------------------------- */
+/* --- Events of write-back --------------------------------------------------------------------- */
 
 static struct lp_shard *of_writeback(struct lp_writeback_events *events)
 {
@@ -374,7 +374,7 @@ static void writeback_failed(struct lp_writeback_events *events, int err)
 	lpi_shard_fail(shard, err, "deferred data cannot be written", lp_bdev_of(shard->data));
 }
 
-/* --- What the index tells, from its own threads ----------------------------------------------- */
+/* --- Events of the index, on its own threads -------------------------------------------------- */
 
 static struct lp_shard *of_kv(struct lp_kv_events *events)
 {
@@ -579,7 +579,7 @@ static void kv_deliver(struct lp_reactor *to, struct lp_msg *msg)
 		lpi_shard_take_up_kv_news(shard);
 }
 
-/* --- What is waited for ----------------------------------------------------------------------- */
+/* --- Space that will be free ------------------------------------------------------------------ */
 
 uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard)
 {

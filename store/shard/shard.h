@@ -199,7 +199,7 @@ uint64_t lp_shard_gift_blocks(const struct lp_shard *shard);
 /* Blocks whose freeing is put, but not durable yet. */
 uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard);
 
-/* What a transaction does to the index. */
+/* Effect of a transaction on the index. */
 enum lp_shard_use {
 	LP_SHARD_FREES,       /* removes, or makes smaller */
 	LP_SHARD_FREES_LATER, /* the same, but refused while the index has stopped */
@@ -246,7 +246,7 @@ void lp_shard_read_bad(const struct lp_shard *shard, struct lp_bad_blocks *ret_b
 const struct lp_discards *lp_shard_discards(const struct lp_shard *shard);
 
 struct lp_shard_recovery {
-	uint64_t applied;  /* what the index had persisted */
+	uint64_t applied;  /* the last frame that the index had persisted */
 	uint64_t last_seq; /* the end of the log */
 	uint64_t frames;   /* replayed */
 	uint64_t payloads; /* blocks that may not have been written to their place yet */

@@ -14,7 +14,7 @@
  *   block/core/point_read.c             point reads of the index; nodes and leaves into memory
  *   block/core/data_io.c                reads and writes of extents on the data device
  *   block/core/ino_numbers.c            numbers of inodes, and which no record can have
- *   block/core/memory_budget.c          who has how much memory
+ *   block/core/memory_budget.c          how much memory each part has
  *   block/core/data_cache.c             the cache of data, and reading ahead into it
  *   block/core/write_policy.c           which path a write takes when none was chosen
  *   block/core/read_claim.c             the claim of an operation that only looks

@@ -12,7 +12,7 @@
  * cache holds: such a block is in use, and would be read from the device again. Other writes do
  * not make a read likely, and would evict blocks that are read.
  *
- * Reading ahead (store/cache/read_streams.h says for whom and how far) uses ios of at most
+ * Reading ahead (store/cache/read_streams.h says when and how far) uses ios of at most
  * LPI_AHEAD_BLOCKS, LPI_AHEADS of them at a time, after the reader's own. It runs only while no
  * operation waits for a slot, a buffer or an io, and the ios that the largest read needs are
  * free. Blocks on their way or not yet used are at most half of the cache's small queue, so that
