@@ -270,7 +270,8 @@ struct lp_change {
 			uint8_t target_type; /* enum lp_inode_type */
 		} named;
 		struct {
-			/* 0: unchanged. A time never moves back either. */
+			/* 0: unchanged. A time does not move back by less than LPI_DIR_LATE_NS
+			 * either. */
 			int64_t mtime_ns;
 			int64_t ctime_ns;
 			bool seal;
@@ -535,7 +536,8 @@ struct lp_store_options {
 int lp_store_open(const struct lp_store_options *options,
 		  struct lp_store **ret_store) LP_MUST_CHECK;
 /* In memory: nothing persists. Only reactor, bufs and shard_idx are read. The data stays in bufs,
- * which is all the space there is. Other users of the same buffers take space from the store. */
+ * which is all the space there is. A caller that writes from buffers of the same pool loses them to
+ * the store. */
 int lp_store_open_mem(const struct lp_store_options *options,
 		      struct lp_store **ret_store) LP_MUST_CHECK;
 /* In place of a shard that lp_store_open() refused with `why`: every operation returns -EIO, and

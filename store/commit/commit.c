@@ -49,7 +49,7 @@ struct group {
 	uint32_t data_cnt;
 	uint64_t seq;
 	uint64_t sealed_seq; /* the number `applied` was last set to; 0: not sealed yet */
-	uint64_t whole_seq;  /* lp_commit_whole_seq() in the same record */
+	uint64_t whole_seq;  /* and the other number in that record: lp_commit_whole_seq() */
 	bool submitted;
 	bool durable;
 	bool inserted;

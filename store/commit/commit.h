@@ -197,8 +197,8 @@ void lp_commit_wait_inserted(struct lp_commit *commit, struct lp_commit_waiter *
 /* A name for the collecting group which, unlike its number, does not change: 1, 2, ... */
 uint64_t lp_commit_group(const struct lp_commit *commit);
 bool lp_commit_group_is_durable(const struct lp_commit *commit, uint64_t group);
-/* True also for the collecting group, while it is empty: then owed records that were written
- * are in the index. */
+/* True also for the collecting group, while it is empty and the records of the last payment are in
+ * the index. */
 bool lp_commit_group_is_inserted(const struct lp_commit *commit, uint64_t group);
 /* Told when that group is durable; the group must not be empty. */
 void lp_commit_wait_group(struct lp_commit *commit, uint64_t group,

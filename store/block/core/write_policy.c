@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device's cache decides whether the two kinds of data writes differ. With a volatile cache
- * direct writes go through it. Write-back's writes do not, and a flush that many share makes them
- * durable. Then write-back's writes are place writes, and the policy is told that no flush is
+/* The device's cache decides whether the two kinds of data writes differ. With a volatile cache,
+ * direct writes are write-through. Write-back's writes are not, and a flush that many share makes
+ * them durable. Then write-back's writes are place writes, and the policy is told that no flush is
  * waited for, as its header requires. Without a volatile cache both kinds are the same operation,
  * and both are data writes. */
 #include "store/block/core/write_policy.h"

@@ -6,10 +6,10 @@
  * claim is kept meanwhile, because leaves already passed must not change.
  *
  * A trim needs no claim. It frees leaves behind the end of the file, which are not searched. A
- * search for space also stops at the trim's position while there is a trim, and none begins while
- * the search has the claim. Records that a trim, or a payment, puts into the index during a scan
- * were in memory by then, and the pin keeps them there. So a leaf found by a scan is new to the
- * map, or is not used. */
+ * search for space does not go beyond its own offset while there is a trim, and no trim begins
+ * while the search has the claim. Records that a trim, or a payment, puts into the index during a
+ * scan were in memory by then, and the pin keeps them there. So a leaf found by a scan is new to
+ * the map, or is not used. */
 #include "base/error.h"
 #include "store/block/read/query.h"
 
