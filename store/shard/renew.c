@@ -96,7 +96,7 @@ bool lp_shard_may_defer(const struct lp_shard *shard, uint64_t cnt, bool is_to_n
 	uint64_t held = stats->versions - stats->stuck - stats->settled;
 	/* Renewed payloads are counted twice. */
 	held -= is_under_way(shard) ? LP_MIN(held, shard->renewed_cnt) : 0;
-	/* A lone payload may use all the room, or its writer would wait for ever. */
+	/* If no payload waits, a write may use all the room, or it would wait for ever. */
 	if (held == 0)
 		return true;
 	uint64_t limit = shard->start_versions + (is_to_new_place ? 0 : shard->start_versions / 2);
