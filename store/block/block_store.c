@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing a block store, and which operation goes to which part. */
+/* Opening and closing a block store, and dispatch of operations to its parts. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -54,7 +54,7 @@ static void block_submit(struct lp_store *store, struct lp_store_op *op)
 	else if (LP_UNLIKELY(lpi_reopen_holds(block, op)))
 		return;
 	else if (!lpi_op_list_is_empty(&block->slots.waiting_txns))
-		/* Nothing overtakes a transaction that has no slot yet. */
+		/* No operation overtakes a transaction that has no slot yet. */
 		lpi_op_list_push_back(&block->slots.waiting_txns, op);
 	else
 		dispatch(block, op);
@@ -134,7 +134,7 @@ static void add_index_reads(const struct lp_kv_chans *chans, struct lp_store_sta
 	}
 }
 
-/* Write-throughs of the log's channel that are not data are frames. */
+/* Write-throughs on the log's channel that are not data are frames. */
 static void add_device_stats(struct lpi_block *block, struct lp_store_stats *stats)
 {
 	struct lp_bdev_chan *log_chan = lp_shard_log_chan(block->shard);
@@ -467,7 +467,7 @@ static void set_defaults(struct lpi_block *block)
 		block->inline_max = 0;
 }
 
-/* For tables of foreign names. A simulation is the same each time. */
+/* For tables of names chosen by clients. A simulation uses the same seed each time. */
 static uint64_t names_seed(const struct lp_store_options *options)
 {
 	uint64_t seed = 0;

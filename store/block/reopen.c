@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Read-only, not dead (rule L7). When the shard has failed, what is under way ends; then all that
- * is in memory is dropped, for nobody knows which of it is durable, and what is durable is read
- * back from the device, up to the last frame that was known to be so. What waits or blocks is done
- * by a helper; this thread looks now and then whether it may go on.
+/* Read-only, not dead (rule L7). When the shard has failed, operations under way end. Then all
+ * state in memory is dropped, because it is unknown which of it is durable. The durable state is
+ * read back from the device, up to the last frame that was known to be durable. A helper does the
+ * steps that wait or block; this thread checks by a timer whether it may go on.
  *
  *   DRAIN -> INDEX -> SETTLE -> OPENING -> (read-only, or dead)
  *
  * Reads and questions that come meanwhile are held, and so are those that the failure ended: they
- * begin once more. So who reads notices nothing but the time it takes, and that what was not
- * durable is gone. How many there may be is for their owners' pools to say.
+ * begin once more. So a reader notices only the delay, and that changes that were not durable are
+ * gone. The pools of the submitters bound their number.
  */
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ void lpi_reopen_read_health(const struct lpi_block *block, struct lp_store_healt
 	int err = block->shard != NULL && ret_health->state == LP_STORE_OK
 			  ? lp_shard_index_error(block->shard)
 			  : 0;
-	/* A full device is none that fails (P6). */
+	/* A full device has not failed (P6). */
 	if (err == 0 || err == -ENOSPC)
 		return;
 	ret_health->state = LP_STORE_DEGRADED;
@@ -50,7 +50,8 @@ void lpi_reopen_read_health(const struct lpi_block *block, struct lp_store_healt
 		       "the index cannot be written, and is tried again: %s", lp_strerror(err));
 }
 
-/* --- What happens to operations --------------------------------------------------------------- */
+/* --- Operations during the reopening -----------------------------------------------------------
+ */
 
 static bool is_kept(const struct lp_store_op *op)
 {
@@ -62,7 +63,7 @@ int lpi_reopen_admit(const struct lpi_block *block, const struct lp_store_op *op
 	const struct lpi_reopen *reopen = &block->reopen;
 	if (op->opcode == LP_STORE_TXN)
 		return reopen->has_failed || block->options.read_only ? -EROFS : 0;
-	/* What was ordered before may be lost, and somebody has to be told. */
+	/* Ordered transactions may be lost, and a sync must report that. */
 	if (op->opcode == LP_STORE_SYNC && reopen->has_failed)
 		return -EIO;
 	return reopen->health.state == LP_STORE_DEAD ? -EIO : 0;
@@ -79,7 +80,7 @@ bool lpi_reopen_holds(struct lpi_block *block, struct lp_store_op *op)
 
 bool lpi_reopen_takes_back(struct lpi_block *block, struct lp_store_op *op, int result)
 {
-	/* -EROFS is what those are told who waited for a group that was in no frame. */
+	/* Operations that waited for a group in no frame get -EROFS. */
 	bool is_told = result == -EIO || result == -EROFS;
 	if (block->reopen.phase != LPI_REOPEN_DRAIN || !is_told || !is_kept(op))
 		return false;
@@ -89,7 +90,7 @@ bool lpi_reopen_takes_back(struct lpi_block *block, struct lp_store_op *op, int 
 	return true;
 }
 
-/* What had no slot yet. */
+/* Operations that had no slot yet. */
 static void take_waiting(struct lpi_block *block, struct lpi_op_list *list)
 {
 	struct lpi_op_list now;
@@ -140,7 +141,7 @@ static struct lpi_block *of_work(struct lp_work *work)
 	return LP_CONTAINER_OF(work, struct lpi_block, reopen.work);
 }
 
-/* Reads that were answered keep nothing but buffers. */
+/* Reads that were answered hold only buffers. */
 static bool is_drained(const struct lpi_block *block)
 {
 	return block->running == block->given_reads && lpi_trims_are_idle(block) &&
@@ -164,7 +165,7 @@ static int take_up(struct lpi_block *block)
 		return err;
 	}
 	lpi_block_set_shard(block, shard);
-	/* Both count from 0 again. */
+	/* The counters of a new index start from 0 again. */
 	block->memory.node_misses = 0;
 	block->memory.index_misses = 0;
 	return 0;
@@ -199,7 +200,7 @@ static void opening_done(struct lp_work *work)
 	release_held(block);
 }
 
-/* Everything of the failed shard goes. */
+/* Drops all parts of the failed shard. */
 static void drop_shard(struct lpi_block *block)
 {
 	struct lp_shard *shard = block->shard;
@@ -208,7 +209,7 @@ static void drop_shard(struct lpi_block *block)
 	lpi_cached_forget(block);
 	lpi_nodes_fini(&block->nodes);
 	lpi_block_set_shard(block, NULL);
-	int ignored = lp_shard_close(shard, true); /* its error is why we are here */
+	int ignored = lp_shard_close(shard, true); /* its error is the reason for this */
 	(void)ignored;
 }
 
@@ -231,7 +232,7 @@ static void look(struct lp_timer *timer)
 		look_later(block);
 	} else if (block->reopen.phase == LPI_REOPEN_DRAIN) {
 		block->reopen.phase = LPI_REOPEN_INDEX;
-		block->kv = NULL; /* nobody may ask it any more */
+		block->kv = NULL; /* no code may use it any more */
 		submit_work(block, index_run, index_done);
 	} else {
 		drop_shard(block);
@@ -255,7 +256,7 @@ static void begin(struct lp_task *task)
 	look_later(block);
 }
 
-/* From inside whatever failed: more happens later. */
+/* Called from inside the code that failed, so the work happens later. */
 static void shard_failed(struct lp_shard_events *events, int err, const char *reason)
 {
 	struct lpi_block *block = LP_CONTAINER_OF(events, struct lpi_block, reopen.shard_events);
@@ -285,7 +286,7 @@ void lpi_reopen_init(struct lpi_block *block)
 	reopen->timer.fire = look;
 }
 
-/* Of what a helper has begun the end is waited for, and what it opened is taken up to be closed. */
+/* Waits for the end of a helper's work, and takes over a shard that it opened, to close it. */
 void lpi_reopen_end(struct lpi_block *block)
 {
 	struct lpi_reopen *reopen = &block->reopen;

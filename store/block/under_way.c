@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a store has at work, for whoever asks why nothing moves. */
+/* Operations under way in a store, for reports of why nothing moves. */
 #include "base/struct/sm.h"
 #include "store/block/block_parts.h"
 
-/* By the names of both tables of states, which agree where both have one. */
+/* By the names in both state tables, which agree where both have one. */
 static const char *waits_for(const char *state)
 {
 	static const struct {

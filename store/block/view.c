@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Coming to rest, and views (store/view.h). The pipeline lets nothing in, what it has goes its way,
- * and what is owed is paid; whether it has come to rest is looked at by a timer, for there is no
- * one event that says so. */
+/* Pauses and views (store/view.h). The pipeline admits nothing, its groups go their way, and
+ * deferred index writes are done. A timer checks whether the pipeline is quiet, because no single
+ * event says so. */
 #include "store/block/block_parts.h"
 
 #include "store/view.h"
 
 #define LOOK_NS (100 * LP_NS_PER_US)
-/* A device that takes this long for a frame is given up for now: clients wait. */
+/* A pause gives up if the device takes this long for a frame, because clients wait. */
 #define REST_NS (2 * LP_NS_PER_S)
 
-/* 0, or why nobody can rest here. */
+/* 0, or why this store cannot pause. */
 static int may_rest(const struct lpi_block *block)
 {
 	if (block->reopen.has_failed || block->commit == NULL)
@@ -74,7 +74,7 @@ int lpi_view_take(struct lp_store *store, struct lp_view **ret_view)
 	struct lpi_block *block = lpi_block_of(store);
 	LP_ASSERT(block->pause != NULL && block->view == NULL);
 	int err = may_rest(block);
-	/* What makes room in the log goes on during a pause. */
+	/* Changes that make room in the log go on during a pause. */
 	if (err == 0 && !lp_commit_is_quiet(block->commit))
 		err = -EAGAIN;
 	if (err == 0)

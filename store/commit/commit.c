@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups are in a fixed ring: number `seq` lives in slot seq % GROUPS, from collecting until it is
- * both durable and inserted. Four numbers tell all there is to tell:
+/* Commit groups are in a fixed ring: group `seq` lives in slot seq % GROUPS, from collecting until
+ * it is both durable and inserted. These numbers describe the whole state:
  *
  *     inserted_seq, durable_seq <= submitted_seq == collecting seq - 1
  *
- * A group's number is the log's next one when its first change comes. A frame that only trims may
- * slip in before it is sealed, when the log is short of room: then the group gets the next number,
- * and the owner is told (`numbered`). `applied` in the batch is set when it is sealed.
+ * A group gets the log's next number when its first change comes. Before the group is sealed, a
+ * frame that only trims may take that number, when the log is short of room. Then the group gets
+ * the next number, and the owner is told (`numbered`). `applied` in the batch is set when the group
+ * is sealed.
  */
 #include "store/commit/commit.h"
 
@@ -22,10 +23,10 @@
 #define ARENA_CHUNK_BYTES (256u << 10)
 #define ARENA_BYTES_MAX   (64u << 20)
 #define INSERT_RETRY_NS   (LP_NS_PER_MS / 2)
-#define GROUP_RESERVE     1024u /* bytes of a group's batch for what the pipeline puts itself */
-#define INSERTS_PER_TURN  128u  /* records, and the rest of a group: some 2 ms */
-#define UNWAITED_MIN      4u    /* groups in a row that nobody waited for, before one is held */
-#define HOLD_SHARE        4u    /* a group that has this part of what it may have goes at once */
+#define GROUP_RESERVE     1024u /* bytes of a group's batch for the pipeline's own records */
+#define INSERTS_PER_TURN  128u  /* records at most, and the rest of a group: some 2 ms */
+#define UNWAITED_MIN      4u    /* groups in a row without a waiter, before one is held */
+#define HOLD_SHARE        4u    /* a group that has this part of its limits is submitted at once */
 
 LP_LIST_DEFINE(waiters, struct lp_commit_waiter, node);
 LP_LIST_DEFINE(dirty_list, struct lp_commit_dirty, node);
@@ -43,12 +44,12 @@ struct group {
 	struct lp_log_change *changes;
 	struct lp_log_data *data;
 	struct lp_buf **bufs;       /* one reference per data block */
-	struct lp_commit_need used; /* set aside */
+	struct lp_commit_need used; /* reserved */
 	uint32_t change_cnt;
 	uint32_t data_cnt;
 	uint64_t seq;
-	uint64_t sealed_seq; /* the number `applied` was last set to; 0: it was not sealed yet */
-	uint64_t whole_seq;  /* and what it says beside it */
+	uint64_t sealed_seq; /* the number `applied` was last set to; 0: not sealed yet */
+	uint64_t whole_seq;  /* and the other number in that record: lp_commit_whole_seq() */
 	bool submitted;
 	bool durable;
 	bool inserted;
@@ -106,7 +107,7 @@ static bool group_is_empty(const struct group *group)
 	       group->data_cnt == 0 && group->change_cnt == 0 && dirty_list_is_empty(&group->dirty);
 }
 
-/* Nothing more can be waited for in it. */
+/* The group gets no more waiters. */
 static bool group_is_done(const struct group *group)
 {
 	return group->durable || (!group->submitted && group_is_empty(group));
@@ -124,7 +125,7 @@ static void tell_all(struct waiters *list, int result)
 		waiter->told(waiter, result);
 }
 
-/* Told in a later turn, also when there is nothing to wait for: the pipeline's own task tells. */
+/* Told in a later turn, even when there is nothing to wait for, by the pipeline's own task. */
 static void tell_soon(struct lp_commit *commit, struct lp_commit_waiter *waiter)
 {
 	waiters_push_back(&commit->ready_waiters, waiter);
@@ -138,7 +139,7 @@ static void ready_task_run(struct lp_task *task)
 	tell_all(&commit->ready_waiters, commit->error != 0 ? -EIO : 0);
 }
 
-/* Rule L7: from here on nothing is acknowledged and nothing taken in. */
+/* Rule L7: from here on no group is acknowledged and no change admitted. */
 static void fail(struct lp_commit *commit, int err)
 {
 	if (commit->error != 0)
@@ -146,13 +147,13 @@ static void fail(struct lp_commit *commit, int err)
 	commit->error = err;
 	lp_timer_stop(commit->options.reactor, &commit->hold_timer);
 	lp_barrier_fail(&commit->barrier);
-	/* Who is told below may ask what has happened. */
+	/* The waiters told below may ask what has happened. */
 	commit->options.events->failed(commit->options.events, err);
 	for (uint64_t p = commit->first; p <= commit->collecting; p++) {
 		struct group *group = group_at(commit, p);
 		while (dirty_list_pop_front(&group->dirty) != NULL)
 			continue;
-		/* What is in no frame can never have happened. */
+		/* A change that is in no frame has certainly not happened. */
 		tell_all(&group->waiters, group->submitted ? -EIO : -EROFS);
 		tell_all(&group->inserted_waiters, -EIO);
 	}
@@ -172,7 +173,7 @@ static void group_fini(struct group *group)
 	free(group->bufs);
 }
 
-/* Of all, before anything can fail: each can be given to group_fini() then. */
+/* Clears all groups before anything can fail, so that group_fini() can be called for each. */
 static void group_clear(struct lp_commit *commit, struct group *group)
 {
 	group->commit = commit;
@@ -204,12 +205,13 @@ static void group_drop_bufs(struct group *group)
 	group->data_cnt = 0;
 }
 
-/* Durable and inserted, in any order: its slot is free again. */
+/* Groups that are durable and inserted, in either order, free their slots. */
 static void recycle(struct lp_commit *commit)
 {
 	while (commit->first < commit->collecting) {
 		struct group *group = group_at(commit, commit->first);
-		/* After an error what looks durable is not; but then nobody is answered. */
+		/* After an error a group that looks durable is not, but then no waiter is told
+		 * success. */
 		if (!group->durable || !group->inserted)
 			break;
 		lp_overlay_drop(commit->options.overlay, &group->keys);
@@ -236,7 +238,7 @@ static void frame_complete(struct lp_log_frame *frame)
 	LP_ASSERT(group->submitted && !group->durable);
 	commit->flight--;
 	group_drop_bufs(group);
-	group->durable = true; /* or never: after an error nobody looks any more */
+	group->durable = true; /* or never: after an error this is not read any more */
 	if (frame->result < 0) {
 		fail(commit, frame->result);
 		return;
@@ -268,7 +270,7 @@ static void trim_complete(struct lp_log_frame *frame)
 
 static int insert_group(struct lp_commit *commit, struct group *group)
 {
-	lp_barrier_enter(&commit->barrier, group->seq); /* before: rule L4 */
+	lp_barrier_enter(&commit->barrier, group->seq); /* before the write: rule L4 */
 	int err = lp_kv_write(commit->options.kv, group->batch);
 	if (err < 0)
 		return err;
@@ -297,13 +299,13 @@ static void insert_soon(struct lp_commit *commit)
 		lp_task_queue(commit->options.reactor, &commit->insert_task);
 }
 
-/* All groups are in the index: a part of what is owed comes next, in a turn of its own. Not while
- * the group that collects has been sealed and is in no frame, for what it owes is not dirty any
- * more (store I2). */
+/* All groups are in the index: some of the owed records are written next, in a turn of its own.
+ * Not while the collecting group has been sealed and is in no frame, because the nodes of its
+ * owed records are not dirty any more (store I2). */
 static int pay_some(struct lp_commit *commit)
 {
 	if (collecting(commit)->sealed_seq != 0)
-		return 0; /* its submission comes here again */
+		return 0; /* its submission runs this again */
 	int err = lp_payments_build(&commit->payments, commit->inserted_seq,
 				    group_is_empty(collecting(commit)));
 	if (err == 0 && lp_payments_are_busy(&commit->payments))
@@ -316,8 +318,8 @@ static bool has_uninserted(const struct lp_commit *commit)
 	return commit->next_insert < commit->collecting;
 }
 
-/* Rule L5: in sequence, and nothing later before what did not succeed. After a stall many groups
- * wait: not all of them in one turn. */
+/* Rule L5: groups are inserted in sequence, and none after one that failed. After a stall many
+ * groups wait; they are not all inserted in one turn. */
 static int insert_some(struct lp_commit *commit)
 {
 	int err = 0;
@@ -341,8 +343,8 @@ static void insert_groups(struct lp_commit *commit)
 	int err = commit->error == 0 ? insert_some(commit) : 0;
 	if (err == -EIO && (was_stopped || lp_kv_is_stopped(commit->options.kv)))
 		err = -EAGAIN;
-	/* The index has stopped, for want of space or by an error: it is resumed (by now, perhaps:
-	 * so what was before counts, too), and takes the same batch then. */
+	/* The index has stopped, for lack of space or by an error. It is resumed, and then takes
+	 * the same batch. It may have been resumed by now, so earlier events count, too. */
 	if (err == -EAGAIN || err == -ENOSPC) {
 		commit->stats.insert_retries++;
 		lp_timer_start(commit->options.reactor, &commit->insert_timer,
@@ -380,7 +382,7 @@ static int seal(struct lp_commit *commit, struct group *group)
 		commit->options.events->numbered(commit->options.events, group->seq, seq);
 	group->seq = seq;
 	if (group->sealed_seq == seq)
-		return 0; /* sealed before, when the log had no room */
+		return 0; /* it was sealed before, when the log had no room */
 	group->sealed_seq = seq;
 	group->whole_seq = lp_payments_seal(&commit->payments, seq);
 	lp_key_of_store(&key, "applied");
@@ -421,7 +423,7 @@ static int append(struct lp_commit *commit, struct group *group)
 					     .data_cnt = group->data_cnt,
 					     .complete = frame_complete};
 	int err = lp_log_append(commit->options.log, &group->frame);
-	LP_ASSERT(err != -EMSGSIZE); /* reserve() saw to it */
+	LP_ASSERT(err != -EMSGSIZE); /* lp_commit_reserve() ensured it */
 	return err;
 }
 
@@ -456,7 +458,7 @@ static void submit(struct lp_commit *commit)
 	commit->collecting++;
 	commit->stats.groups++;
 	begin_group(commit);
-	insert_soon(commit); /* its turn comes after the submission */
+	insert_soon(commit); /* it may be inserted only after the submission */
 	tell_room(commit);
 }
 
@@ -480,7 +482,7 @@ static void trim_if_needed(struct lp_commit *commit)
 		lp_commit_trim(commit);
 }
 
-/* There is a slot for the group that collects next. */
+/* There is a free slot for the next collecting group. */
 static bool has_free_group(const struct lp_commit *commit)
 {
 	return commit->collecting + 1 - commit->first < GROUPS;
@@ -503,7 +505,7 @@ static void hold_timer_fire(struct lp_timer *timer)
 	LP_CONTAINER_OF(timer, struct lp_commit, hold_timer)->hold_is_over = true;
 }
 
-/* Somebody waits for it, or it is large: it goes as soon as it can. */
+/* The group has a waiter, or is large: it is submitted as soon as possible. */
 static bool is_wanted(const struct lp_commit *commit, const struct group *group)
 {
 	return commit->is_door_closed || commit->is_paused || !waiters_is_empty(&group->waiters) ||
@@ -511,8 +513,9 @@ static bool is_wanted(const struct lp_commit *commit, const struct group *group)
 	       !waiters_is_empty(&commit->room_waiters) || !is_small(commit, group);
 }
 
-/* More may come that shares its frame. The last frame that may be in flight is for those that wait:
- * what write-back has to note would keep them waiting, and goes with them, or when none is there.
+/* Holds the group so that more changes can share its frame. The last free slot for a frame in
+ * flight is for groups with waiters. Write-back's own records would block it; they go with such a
+ * group, or when no waiter is there.
  */
 static bool hold(struct lp_commit *commit, const struct group *group)
 {
@@ -537,18 +540,18 @@ static void commit_flush(struct lp_source *source)
 	if (commit->error != 0)
 		return;
 	if (group_is_empty(group)) {
-		/* What was set aside and not used is free again. */
+		/* Reserved room that was not used is free again. */
 		group->used = (struct lp_commit_need){0};
 		tell_room(commit);
 		trim_if_needed(commit);
 		return;
 	}
 	if (commit->waits_for_log)
-		trim_if_needed(commit); /* may be what it waits for */
+		trim_if_needed(commit); /* a trim may be needed to get room */
 	if (commit->flight >= commit->options.flight_max || commit->waits_for_log ||
 	    !has_free_group(commit) || hold(commit, group))
 		return;
-	/* Sealed again if the log has no room now: what comes later only adds to it. */
+	/* A group is sealed again if the log has no room now: later changes only add to it. */
 	int err = seal(commit, group);
 	if (err < 0)
 		fail(commit, err);
@@ -558,7 +561,7 @@ static void commit_flush(struct lp_source *source)
 
 /* --- Putting ---------------------------------------------------------------------------------- */
 
-/* The frames that make room have records, too: a part of each group is kept for them. */
+/* Frames that make room have records, too, so a part of each group is reserved for them. */
 static uint64_t meta_blocks_for(const struct lp_commit *commit, const struct lp_commit_need *need)
 {
 	uint64_t blocks = commit->options.limits.meta_blocks;
@@ -593,8 +596,9 @@ uint32_t lp_commit_payload_max(const struct lp_commit *commit)
 	return commit->group_payload_max;
 }
 
-/* Rule L9: while a group waits for the log nothing is paid, and without payments the log is not
- * trimmed. The door keeps the others out in time; what makes room is kept out by this. */
+/* Rule L9: while a group waits for the log no owed record is written to the index, and without
+ * these writes the log is not trimmed. The closed door keeps other changes out in time. This check
+ * keeps out changes that make room. */
 static bool log_takes(const struct lp_commit *commit, const struct lp_commit_need *used)
 {
 	uint64_t blocks =
@@ -619,7 +623,7 @@ bool lp_commit_reserve(struct lp_commit *commit, const struct lp_commit_need *ne
 		return true;
 	}
 	LP_ASSERT(group->used.batch_bytes + group->used.change_cnt + group->used.data_cnt >
-		  0); /* a need beyond a whole group */
+		  0); /* the need is beyond a whole group */
 	return false;
 }
 
@@ -651,7 +655,8 @@ bool lp_commit_is_quiet(const struct lp_commit *commit)
 
 void lp_commit_wake_room(struct lp_commit *commit)
 {
-	/* In a later turn: whoever opens the door is in the middle of something. */
+	/* In a later turn, because the caller that opens the door is in the middle of its own work.
+	 */
 	if (waiters_is_empty(&commit->room_waiters))
 		return;
 	waiters_splice_back(&commit->ready_waiters, &commit->room_waiters);
@@ -736,8 +741,8 @@ void lp_commit_set_owed(struct lp_commit *commit, struct lp_owed *owed)
 	commit->payments.owed = owed;
 }
 
-/* Of a group that is sealed once more, because the log had no room, nothing more is owed: its
- * records stand before the others in the frame, which may be older ones of the same key. */
+/* A group that is sealed once more, because the log had no room, defers no more records. Deferred
+ * records stand before the others in its frame, and those may be older ones of the same key. */
 bool lp_commit_may_owe(const struct lp_commit *commit)
 {
 	return commit->error == 0 && commit->groups[commit->collecting % GROUPS].sealed_seq == 0;
@@ -851,7 +856,7 @@ void lp_commit_wait_group(struct lp_commit *commit, uint64_t group, struct lp_co
 int lp_commit_barrier(void *arg)
 {
 	struct lp_commit *commit = arg;
-	uint64_t need_seq = lp_barrier_entering(&commit->barrier); /* once: rule L4 */
+	uint64_t need_seq = lp_barrier_entering(&commit->barrier); /* read once: rule L4 */
 	if (commit->inline_barrier) {
 		while (commit->durable_seq < need_seq && commit->error == 0)
 			(void)lp_reactor_turn(commit->options.reactor, true);

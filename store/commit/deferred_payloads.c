@@ -11,20 +11,21 @@
  *   WRITING -> WRITTEN     written; but a doomed one is done instead
  *   WRITING -> READY       the write failed
  *   READY -> STUCK         the write failed too often
- *   LOGGED -> STUCK, SETTLED   its frame is durable, and it was born so
+ *   LOGGED -> STUCK, SETTLED   its frame is durable, and it was added so
  *   WRITTEN -> done        a flush that was submitted later has completed; -> READY if it failed
  *   any but WRITING -> done   superseded or freed; WRITING becomes doomed
  *
- * Versions that only their frame has are on one list in the order of their frames, whose head
- * answers "what is the oldest frame still needed"; those that the index keeps are on another. Each
- * state but WRITING has a list of its own, WRITTEN has two: those before the flush under way, and
- * after.
+ * Versions that only their frame has are on one list in the order of their frames. Its head is the
+ * version of the oldest frame still needed. Versions that the index keeps are on another list. Each
+ * state except WRITING has a list of its own. WRITTEN has two: versions written before the flush
+ * under way, and after its begin.
  *
- * A version lives for thousands of others, and is cold whenever it is looked at: so it is looked at
- * seldom, and fetched ahead when it is known which one comes next. Blocks are chosen from the READY
- * list's head, so that the log's start moves on, in batches that are sorted by block, so that the
- * device sees them in order. With each go its neighbours, whenever they came: of a part of the
- * device in which much waits few writes are made.
+ * Thousands of other versions are used between two uses of one, so it is in no CPU cache when it is
+ * used. Therefore versions are looked at seldom, and prefetched when the next one is known. Blocks
+ * are chosen from the head of the READY list, so that the log's start moves on. They are chosen in
+ * batches sorted by block, so that the device sees them in order. Each is written with its
+ * neighbours, whatever their age, so that a part of the device with many waiting blocks gets few
+ * writes.
  */
 #include "store/commit/deferred_payloads.h"
 
@@ -38,7 +39,7 @@
 #define FREED_MIN  256u
 #define DIGIT_BITS 8u
 #define DIGITS     (1u << DIGIT_BITS)
-/* Of a batch, how far ahead the next ones are fetched. */
+/* How many versions of a batch ahead are prefetched. */
 #define AHEAD 4u
 
 enum version_state { LOGGED, READY, WRITING, WRITTEN, STUCK, SETTLED };
@@ -47,12 +48,12 @@ enum version_state { LOGGED, READY, WRITING, WRITTEN, STUCK, SETTLED };
 #define VERSION_ALIGN 128u
 
 struct lp_pending_version {
-	struct lp_list_node by_seq;   /* of those in the log, or of those with a record */
-	struct lp_list_node in_state; /* of its state's list; not while WRITING or in the batch */
+	struct lp_list_node by_seq; /* the list of versions in the log, or of those with a record */
+	struct lp_list_node in_state; /* its state's list; none while WRITING or in the batch */
 	struct lp_pending_version *older;
 	struct lp_pending_version *next_in_bucket; /* of another block; only of the newest one */
 	uint64_t block;
-	const uint8_t *data; /* what seg holds */
+	const uint8_t *data; /* the memory of seg */
 	struct lp_seg seg;
 	uint64_t seq;
 	uint64_t record; /* 0: in the log */
@@ -73,10 +74,10 @@ struct freed {
 LP_LIST_DEFINE(seq_list, struct lp_pending_version, by_seq);
 LP_LIST_DEFINE(state_list, struct lp_pending_version, in_state);
 
-/* READY, to be chosen next. */
+/* A READY version, to be chosen next. */
 struct choice {
 	uint64_t block;
-	struct lp_pending_version *version; /* NULL: done meanwhile */
+	struct lp_pending_version *version; /* NULL: it is done meanwhile */
 };
 
 struct lp_pending {
@@ -87,7 +88,7 @@ struct lp_pending {
 	uint64_t durable_seq;
 	struct lp_pending_events *events;
 	struct seq_list in_log;
-	struct seq_list kept; /* they have records */
+	struct seq_list kept; /* versions with records */
 	struct state_list logged;
 	struct state_list ready;
 	struct state_list written;  /* since the last flush began */
@@ -164,7 +165,7 @@ static struct lp_pending_version **bucket_of(const struct lp_pending *pending, u
 	return &pending->buckets[(hash >> 32 ^ hash) & pending->mask];
 }
 
-/* What leads to the newest version of the block; NULL there when it has none. */
+/* The link to the newest version of the block; it points to NULL when there is none. */
 static struct lp_pending_version **find_link(const struct lp_pending *pending, uint64_t block)
 {
 	struct lp_pending_version **link = bucket_of(pending, block);
@@ -217,7 +218,7 @@ static void list_remove(struct lp_pending *pending, struct lp_pending_version *v
 		state_list_remove(version);
 }
 
-/* A version takes its place before those of its block. */
+/* A version goes in front of the others of its block. */
 static void chain_push(struct lp_pending *pending, struct lp_pending_version *version)
 {
 	struct lp_pending_version **link = find_link(pending, version->block);
@@ -261,7 +262,7 @@ static void finish(struct lp_pending *pending, struct lp_pending_version *versio
 		pending->events->done(pending->events, record);
 }
 
-/* Finished now, or as soon as its write has completed. */
+/* Done now, or as soon as its write has completed. */
 static void finish_or_doom(struct lp_pending *pending, struct lp_pending_version *version,
 			   uint64_t *counter)
 {
@@ -353,7 +354,7 @@ bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp
 
 /* --- Durability ------------------------------------------------------------------------------- */
 
-/* The version is durable: what was durable before it is not needed any more. */
+/* The version is durable, so the version that was durable before it is not needed any more. */
 static void become_ready(struct lp_pending *pending, struct lp_pending_version *version)
 {
 	struct lp_pending_version *older = version->older;
@@ -410,7 +411,7 @@ static struct freed *freed_at(const struct lp_pending *pending, uint64_t idx)
 	return &pending->freed[(pending->freed_first + idx) & pending->freed_mask];
 }
 
-/* Doubles the ring. It keeps its size: a busy shard allocates nothing. */
+/* Doubles the ring. The ring never shrinks, so a busy shard allocates nothing. */
 static int freed_grow(struct lp_pending *pending)
 {
 	uint64_t size = pending->freed == NULL ? FREED_MIN : 2 * (pending->freed_mask + 1);
@@ -487,8 +488,8 @@ static void sort_by_digit(const struct choice *from, uint32_t cnt, uint32_t shif
 		ret_sorted[place[from[i].block >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* Digit by digit, the lowest first. Not by qsort(): that allocates, and takes three times as long.
- * Digits that are the same in all are passed over. */
+/* Radix sort, the lowest digit first. qsort() would allocate, and takes three times as long. Digits
+ * that are the same in all entries are skipped. */
 static void sort_batch(struct lp_pending *pending)
 {
 	uint32_t cnt = pending->batch_cnt;
@@ -503,7 +504,7 @@ static void sort_batch(struct lp_pending *pending)
 	}
 }
 
-/* No version before this one, of the same block, is still being written. */
+/* No older version of the same block is still being written. */
 static bool is_writable(const struct lp_pending_version *version)
 {
 	for (const struct lp_pending_version *older = version->older; older != NULL;
@@ -538,7 +539,8 @@ static bool may_choose(const struct lp_pending_version *version, const struct qu
 	       (question->may_write == NULL || question->may_write(version->block, question->arg));
 }
 
-/* What the next ones' neighbours will be looked for in is fetched, too. */
+/* The buckets in which the neighbours of the next versions will be looked up are prefetched, too.
+ */
 static void fetch_ahead(const struct lp_pending *pending)
 {
 	if (pending->batch_next + AHEAD >= pending->batch_cnt)
@@ -549,7 +551,7 @@ static void fetch_ahead(const struct lp_pending *pending)
 	__builtin_prefetch(bucket_of(pending, choice->block - 1));
 }
 
-/* The next of the batch, or of the one after it; NULL: in that there is none. */
+/* The next version of the batch, or of the next batch; NULL when the next batch is empty. */
 static struct lp_pending_version *next_of_batch(struct lp_pending *pending,
 						const struct question *question)
 {
@@ -571,11 +573,11 @@ static struct lp_pending_version *next_of_batch(struct lp_pending *pending,
 		if (may_choose(version, question))
 			return version;
 		list_remove(pending, version);
-		list_add(pending, version, READY); /* at the end: others first */
+		list_add(pending, version, READY); /* at the end, so that others come first */
 	}
 }
 
-/* What waits for this place, and may be written along with another one. */
+/* A version that waits for this block, and may be written together with another one. */
 static struct lp_pending_version *find_ready(const struct lp_pending *pending, uint64_t block,
 					     const struct question *question)
 {
@@ -670,7 +672,7 @@ void lp_pending_stick(struct lp_pending *pending, struct lp_pending_version *ver
 	list_add(pending, version, STUCK);
 }
 
-/* By a frame that is not durable yet. */
+/* A frame that is not durable yet frees the block. */
 static bool is_being_freed(const struct lp_pending *pending, uint64_t block)
 {
 	for (uint64_t i = 0; i < pending->freed_cnt; i++) {
@@ -704,7 +706,7 @@ static bool may_ride_again(const struct lp_pending *pending,
 			   const struct lp_pending_version *version)
 {
 	bool is_waiting = version->state == READY || version->state == WRITING;
-	/* A newer one in the same frame would be lost behind it. */
+	/* A newer version in the same frame would be lost behind it. */
 	return is_waiting && !version->doomed && *find_link(pending, version->block) == version &&
 	       !is_being_freed(pending, version->block);
 }

@@ -44,21 +44,21 @@ struct lp_pending_block {
 	uint64_t seq;        /* the frame that carries this version */
 	const uint8_t *data; /* one block */
 	uint32_t crc;
-	uint32_t failures;                  /* chosen: writes of it that have failed */
-	struct lp_pending_version *version; /* chosen: to be reported */
+	uint32_t failures;                  /* of a chosen version: its failed writes */
+	struct lp_pending_version *version; /* of a chosen version: to be reported */
 };
 
 struct lp_pending_events {
-	/* A version that has a record is done. Not from lp_pending_free(). */
+	/* A version that has a record is done. Not called from lp_pending_free(). */
 	void (*done)(struct lp_pending_events *events, uint64_t record);
 };
 
 struct lp_pending_stats {
-	uint64_t versions; /* held now: each holds a block of memory */
+	uint64_t versions; /* held now; each holds one block of memory */
 	uint64_t versions_max;
-	uint64_t in_log;  /* of these: not kept by the index; */
-	uint64_t stuck;   /* of these: not chosen, to be kept elsewhere; */
-	uint64_t settled; /* not chosen, kept where they are */
+	uint64_t in_log;  /* of these: not in the index; */
+	uint64_t stuck;   /* of these: not selected, to be stored elsewhere; */
+	uint64_t settled; /* not selected, stored in the index */
 	uint64_t added;
 	uint64_t superseded; /* done because a newer version became durable: a write saved */
 	uint64_t freed;      /* done because the block was freed: a write saved */
@@ -67,7 +67,7 @@ struct lp_pending_stats {
 
 /* limit: versions held at most. */
 int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending) LP_MUST_CHECK;
-/* Drops whatever is held. Accepts NULL. */
+/* Drops all versions. Accepts NULL. */
 void lp_pending_free(struct lp_pending *pending);
 
 /* events outlive pending, or NULL. */
@@ -81,18 +81,18 @@ uint64_t lp_pending_room(const struct lp_pending *pending);
  * come several times in one frame: the last one counts. */
 int lp_pending_add(struct lp_pending *pending, uint64_t seq, uint64_t block, struct lp_seg seg,
 		   uint32_t crc) LP_MUST_CHECK;
-/* The same for one that the index keeps: record is its number, not 0. */
+/* The same for a payload that the index keeps: record is its number, not 0. */
 int lp_pending_add_kept(struct lp_pending *pending, uint64_t seq,
 			const struct lp_pending_block *about, struct lp_seg seg,
 			uint64_t record) LP_MUST_CHECK;
 
-/* The same for one whose place is known not to be writable: stuck, or settled, when its frame is
- * durable. record: 0 if the log has it. */
+/* The same for a payload whose block is known not to be writable: it is stuck, or settled, when its
+ * frame is durable. record: 0 if the log has it. */
 int lp_pending_add_stuck(struct lp_pending *pending, uint64_t seq,
 			 const struct lp_pending_block *about, struct lp_seg seg, uint64_t record,
 			 bool is_settled) LP_MUST_CHECK;
 
-/* The newest version of a block, durable or not; false if the block has none, then its content is
+/* The newest version of a block, durable or not. False if the block has none; then its content is
  * on the device. The seg is borrowed. */
 bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp_seg *ret_seg,
 		     uint32_t *ret_crc);
@@ -109,55 +109,54 @@ void lp_pending_renumber(struct lp_pending *pending, uint64_t from, uint64_t to)
 /* Frame seq and all before it are durable. */
 void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq);
 
-/* Chooses what one write is to take to its place: the oldest that waits, or one near it in the
- * order of the device, and its neighbours as far as they wait, too; at most `max` blocks, each the
- * next of the one before. One that has failed comes alone. may_write (or NULL) says no for blocks
- * with other I/O in flight. 0: there is none, or none that may be written. The version of each
- * chosen block must be reported by _written() or _failed(), once; it and its data stay valid until
- * then. */
+/* Chooses the blocks of one write: the oldest waiting version, or one near it in device order, and
+ * its neighbours as far as they wait, too. At most `max` blocks, each the next of the one before. A
+ * version that has failed comes alone. may_write (or NULL) says no for blocks with other I/O in
+ * flight. 0: no version waits, or none may be written. The version of each chosen block must be
+ * reported by _written() or _failed(), once; it and its data stay valid until then. */
 uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *ret_blocks,
 			   uint32_t max, bool (*may_write)(uint64_t block, void *arg), void *arg);
-/* What is durable and waits to be chosen: how many; */
+/* How many durable versions wait to be chosen. */
 uint64_t lp_pending_ready(const struct lp_pending *pending);
-/* whether any came with this frame or before; */
+/* Whether any of them came with this frame or before. */
 bool lp_pending_has_ready(const struct lp_pending *pending, uint64_t seq);
-/* whether those that were sorted last are not all chosen: they are best written together. */
+/* Whether some of the last sorted batch are not chosen yet: they are best written together. */
 bool lp_pending_is_choosing(const struct lp_pending *pending);
-/* The write of a chosen block has completed. It is done with the next flush. */
+/* The write of a chosen block has completed. The version is done with the next flush. */
 void lp_pending_written(struct lp_pending *pending, struct lp_pending_version *version);
-/* It could not be written: it stays pending and may be chosen again. With `counts` this is one more
- * of its failures. False: it is not needed any more, and has gone. */
+/* The write failed: the version stays pending and may be chosen again. With `counts` this is one
+ * more of its failures. False: the version is not needed any more, and is gone. */
 bool lp_pending_failed(struct lp_pending *pending, struct lp_pending_version *version, bool counts);
-/* One that has just failed, and stays, is stuck. */
+/* A version that has just failed, and is still pending, becomes stuck. */
 void lp_pending_stick(struct lp_pending *pending, struct lp_pending_version *version);
-/* A stuck version that is the newest of its block, which no frame frees: what else is stuck goes by
- * itself. seg is borrowed. False: there is none. */
+/* A stuck version that is the newest of its block, and whose block no frame frees. Other stuck
+ * versions will be done without help. seg is borrowed. False: there is none. */
 bool lp_pending_find_stuck(const struct lp_pending *pending, struct lp_pending_block *ret_block,
 			   struct lp_seg *ret_seg);
-/* The next durable version behind ret_block->version in the order of frames, or the oldest one if
- * that is NULL, that the log alone has, of frame `seq` or before. It is the newest of its block,
- * which no frame frees, it waits to be written or is being, and it is not stuck: a newer frame may
- * have it instead, by _add(). seg is borrowed. False: there is none. */
+/* The next durable version after ret_block->version in the order of frames, or the oldest one if
+ * that is NULL, that only the log has, of frame `seq` or before. It is the newest of its block, no
+ * frame frees the block, and it waits to be written or is being written, but is not stuck. A newer
+ * frame may carry it instead, by _add(). seg is borrowed. False: there is none. */
 bool lp_pending_find_old(const struct lp_pending *pending, uint64_t seq,
 			 struct lp_pending_block *ret_block, struct lp_seg *ret_seg);
 /* Versions that are not stuck or settled. */
 uint64_t lp_pending_writable(const struct lp_pending *pending);
 
-/* A flush of the device: begin when it is submitted, end when it has completed; what was written
- * before begin is done. One at a time. */
+/* A flush of the device: begin when it is submitted, end when it has completed. Versions written
+ * before begin are done then. One flush at a time. */
 void lp_pending_flush_begin(struct lp_pending *pending);
 void lp_pending_flush_end(struct lp_pending *pending, bool ok);
 /* Blocks that are written and wait for a flush. */
 uint64_t lp_pending_unflushed(const struct lp_pending *pending);
 
-/* Another thread takes it over; the caller has ordered the two. */
+/* Another thread takes pending over; the caller has ordered the two threads. */
 void lp_pending_rebind(struct lp_pending *pending);
 
-/* The newest durable frame that was told of. */
+/* The newest frame that was reported durable. */
 uint64_t lp_pending_durable_seq(const struct lp_pending *pending);
-/* UINT64_MAX when no version is held but those that the index keeps. */
+/* UINT64_MAX when no version is held except those that the index keeps. */
 uint64_t lp_pending_oldest_seq(const struct lp_pending *pending);
-/* Memory of what does not wait any more goes back to the system. */
+/* Memory of versions that are done goes back to the system. */
 void lp_pending_rest(struct lp_pending *pending);
 const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending);
 

@@ -5,12 +5,12 @@
  *            \                                          ^
  *             +---------- replaced: in the frame of the newer payload
  *
- * What an opening finds begins as DONE, for it is written to its place before anything else; one
- * whose block cannot be written, or not yet, is LIVE again. Records that stay are LIVE until they
- * are replaced.
+ * A record that an opening finds begins as DONE, because it is written to its block before anything
+ * else. A record whose block cannot be written, or not yet, is LIVE again. Records that stay are
+ * LIVE until they are replaced.
  *
- * The newest record of a block, if it is not DELETING, stands in a hash table by block; all stand
- * in another by number, for payloads that are done later than they were replaced.
+ * The newest record of a block, if it is not DELETING, stands in a hash table by block. All records
+ * stand in another by number, for payloads that are done after they were replaced.
  */
 #include "store/commit/deferred_records.h"
 
@@ -27,9 +27,9 @@ struct record {
 	struct lp_space_pin hold;
 	struct record *next_by_block;
 	struct record *next_by_number;
-	struct lp_list_node node; /* of DONE or DELETING */
+	struct lp_list_node node; /* the list of DONE or DELETING records */
 	uint64_t number;
-	uint64_t group; /* DELETING: the group that says so */
+	uint64_t group; /* DELETING: the group with the deletion */
 	enum record_state state;
 	bool stays;
 };
@@ -106,7 +106,7 @@ static void unlink_block(struct lp_deferrals *deferrals, struct record *record)
 	*link = record->next_by_block;
 }
 
-/* No crash brings it back. */
+/* A record that no crash brings back. */
 static void drop_record(struct lp_deferrals *deferrals, struct record *record)
 {
 	struct record **link = link_by_number(deferrals, record->number);
@@ -140,7 +140,7 @@ static void put_deletion(struct lp_deferrals *deferrals, struct record *record)
 
 void lp_deferrals_delete_some(struct lp_deferrals *deferrals)
 {
-	/* It makes room: for blocks that are held, and for newer records. */
+	/* A deletion makes room: it releases held blocks, and allows newer records. */
 	const struct lp_commit_need need = {.batch_bytes = LP_DEFERRALS_DELETE_NEED,
 					    .is_relief = true};
 	struct record *record;
@@ -205,7 +205,7 @@ uint64_t lp_deferrals_put(struct lp_deferrals *deferrals, const struct lp_log_pa
 	lp_deferred_write(&value, &key, deferrals->value);
 	memcpy(deferrals->value + LP_DEFERRED_VALUE_SIZE, seg.buf->data + seg.offset,
 	       LP_BLOCK_BYTES);
-	/* Nobody looks for it: readers ask what is pending. */
+	/* No reader looks for it in the overlay: readers ask pending. */
 	lp_commit_put_owned(deferrals->commit, (struct lp_kv_bytes){key.bytes, key.len},
 			    (struct lp_kv_bytes){deferrals->value, sizeof(deferrals->value)});
 	add_record(deferrals, number, about->device_block)->stays = about->ino == 0;
@@ -216,7 +216,7 @@ uint64_t lp_deferrals_put(struct lp_deferrals *deferrals, const struct lp_log_pa
 void lp_deferrals_done(struct lp_deferrals *deferrals, uint64_t number)
 {
 	struct record *record = *link_by_number(deferrals, number);
-	/* One that was replaced is on its way out, or gone. */
+	/* A record that was replaced is being deleted, or gone. */
 	if (record == NULL || record->state == DELETING || record->stays)
 		return;
 	LP_ASSERT(record->state == LIVE);

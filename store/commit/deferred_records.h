@@ -19,9 +19,9 @@
  *   a record, the block free      the record is of no use: it is deleted, the block not touched
  *
  * A record that names no inode is one that stays: its block could not be written (rule L6). The
- * record has the block's content until somebody overwrites or frees it. After that it still
- * stays, as long as the shard runs, to hold the block: nobody else shall get it. An opening tries
- * to write the block, also if it is free. Only if that succeeds, the record is deleted as any
+ * record has the block's content until the block is overwritten or freed. After that it still
+ * stays, as long as the shard runs, to hold the block, which must not get another owner. An opening
+ * tries to write the block, also if it is free. Only if that succeeds, the record is deleted as any
  * other.
  *
  * Five rules make it so, and at most one record names a block (asserted):
@@ -49,45 +49,45 @@ const char *lp_deferred_store_name(enum lp_deferred_store kind);
 
 struct lp_deferrals;
 
-/* Of a group: the deletion of a record; a record, and the deletion of the one before it. */
+/* Bytes in a group: for the deletion of a record; for a record and the deletion of the one before
+ * it. */
 #define LP_DEFERRALS_DELETE_NEED (9u + LP_COMMIT_RECORD_BYTES)
 #define LP_DEFERRALS_PUT_NEED    (2 * LP_DEFERRALS_DELETE_NEED + (uint32_t)LP_DEFERRED_RECORD_BYTES)
 
 /* limit: records at a time, those that an opening finds included. -ENOMEM. */
 int lp_deferrals_new(struct lp_space *space, uint64_t limit,
 		     struct lp_deferrals **ret_deferrals) LP_MUST_CHECK;
-/* Nothing is deleted by this. Accepts NULL. */
+/* Deletes no records. Accepts NULL. */
 void lp_deferrals_free(struct lp_deferrals *deferrals);
 
 /* While opening, before the space is recovered: the index has this record of a block in a chunk of
- * the shard. It will be deleted. -EUCLEAN when the block has another one, -EFBIG
- * when there are more records than the limit. */
+ * the shard. The record will be deleted. -EUCLEAN when the block has another one, -EFBIG when there
+ * are more records than the limit. */
 int lp_deferrals_found(struct lp_deferrals *deferrals, uint64_t number,
 		       uint64_t block) LP_MUST_CHECK;
-/* This one, which was found, is not in its place, as if it had just been put. stays: its block
- * cannot be written. */
+/* The payload of this record, which was found, is not in its block; the record counts as just put.
+ * stays: its block cannot be written. */
 void lp_deferrals_keep(struct lp_deferrals *deferrals, uint64_t number, bool stays);
-/* What was found and not kept has been written to its place, durably: from here on records are put
- * and deleted by this pipeline. */
+/* Payloads of records that were found and not kept have been written to their blocks, durably. From
+ * here on this pipeline puts and deletes records. */
 void lp_deferrals_start(struct lp_deferrals *deferrals, struct lp_commit *commit);
 
 /* How many more records there may be. */
 uint64_t lp_deferrals_room(const struct lp_deferrals *deferrals);
-/* The group that collects puts a record for the block; the one before it goes. It stays if it names
- * no inode. Returns its number, which is not 0. There was room. */
+/* The collecting group puts a record for the block, and deletes the one before it. The record stays
+ * if it names no inode. Returns its number, which is not 0. There must be room. */
 uint64_t lp_deferrals_put(struct lp_deferrals *deferrals, const struct lp_log_payload *about,
 			  struct lp_seg seg);
-/* The group that collects has the newer content of the block in another way. */
+/* The collecting group has newer content of the block in another way. */
 void lp_deferrals_replace(struct lp_deferrals *deferrals, uint64_t block);
-/* The payload of the record is in its place, or of no use any more, durably. */
+/* The payload of the record is in its block, or not needed any more, durably. */
 void lp_deferrals_done(struct lp_deferrals *deferrals, uint64_t number);
 
-/* Puts deletions of what is done into the group that collects, as many as fit; the others follow.
- */
+/* Puts deletions of DONE records into the collecting group, as many as fit; the others follow. */
 void lp_deferrals_delete_some(struct lp_deferrals *deferrals);
 /* A group became durable. */
 void lp_deferrals_durable(struct lp_deferrals *deferrals);
-/* No record is left that is done, and none whose deletion is not durable. */
+/* No record is DONE, and none has a deletion that is not durable. */
 bool lp_deferrals_is_settled(const struct lp_deferrals *deferrals);
 
 struct lp_deferrals_stats {
@@ -95,7 +95,7 @@ struct lp_deferrals_stats {
 	uint64_t put;
 	uint64_t found; /* by the opening */
 };
-/* Memory of records that are gone goes back to the system. */
+/* Memory of deleted records goes back to the system. */
 void lp_deferrals_rest(struct lp_deferrals *deferrals);
 const struct lp_deferrals_stats *lp_deferrals_stats(const struct lp_deferrals *deferrals);
 

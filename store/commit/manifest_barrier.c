@@ -24,9 +24,10 @@ void lp_barrier_enter(struct lp_barrier *barrier, uint64_t seq)
 	atomic_store(&barrier->entering_seq, seq);
 }
 
-/* Rare: RocksDB installs a flush. No condition variable: signalling one may wait for threads that
- * were woken before. A token too many makes somebody look once more; who took that of another and
- * still waits has a frame under way, whose end gives both one. */
+/* Rare: RocksDB installs a flush. This is no condition variable, because signalling one may wait
+ * for threads that were woken before. A surplus token makes one thread look once more. A thread
+ * that took another thread's token and still waits has a frame under way, whose end gives both a
+ * token. */
 static void wake_all(struct lp_barrier *barrier)
 {
 	for (uint32_t cnt = atomic_load(&barrier->waiting_cnt); cnt > 0; cnt--)
@@ -54,7 +55,7 @@ int lp_barrier_wait(struct lp_barrier *barrier, uint64_t need_seq)
 {
 	atomic_fetch_add(&barrier->waiting_cnt, 1);
 	while (atomic_load(&barrier->durable_seq) < need_seq && !atomic_load(&barrier->has_failed))
-		(void)sem_wait(&barrier->wake); /* interrupted: looks once more */
+		(void)sem_wait(&barrier->wake); /* interrupted: the loop looks once more */
 	atomic_fetch_sub(&barrier->waiting_cnt, 1);
 	return atomic_load(&barrier->has_failed) ? -EROFS : 0;
 }

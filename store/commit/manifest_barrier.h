@@ -27,17 +27,17 @@ struct lp_barrier {
 };
 
 void lp_barrier_init(struct lp_barrier *barrier, uint64_t entering_seq, uint64_t durable_seq);
-/* Nobody waits. */
+/* No thread may be waiting. */
 void lp_barrier_fini(struct lp_barrier *barrier);
 
 /* A frame's changes are about to enter the index. */
 void lp_barrier_enter(struct lp_barrier *barrier, uint64_t seq);
-/* The log is durable up to there. */
+/* The log is durable up to `seq`. */
 void lp_barrier_pass(struct lp_barrier *barrier, uint64_t seq);
-/* The log has failed: who waits, and whoever comes, is told. */
+/* The log has failed: threads that wait, and any that come later, are told. */
 void lp_barrier_fail(struct lp_barrier *barrier);
 
-/* What to wait for, to be asked once. */
+/* The number to wait for, to be read once. */
 uint64_t lp_barrier_entering(const struct lp_barrier *barrier);
 /* 0, or -EROFS once the log has failed. */
 int lp_barrier_wait(struct lp_barrier *barrier, uint64_t need_seq) LP_MUST_CHECK;

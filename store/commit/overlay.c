@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A chained hash table whose entries belong to groups. Only the newest entry of a key is in the
- * table: a newer one takes its place in the chain, so a look-up compares each key once. When the
- * newer one's group goes first, the older is not brought back: groups are dropped in order, so
- * that cannot be, but for a shard that gives everything up. */
+ * table. A newer entry takes its place in the chain, so a look-up compares each key once. When the
+ * newer entry's group goes first, the older entry is not brought back. This does not happen,
+ * because groups are dropped in order, except in a shard that gives everything up. */
 #include "store/commit/overlay.h"
 
 #include <stdlib.h>

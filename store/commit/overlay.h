@@ -27,7 +27,7 @@ struct lp_overlay_entry {
 	struct lp_overlay_entry *next_in_group;
 	struct lp_overlay_entry *next_in_bucket;
 	uint64_t hash;
-	uint64_t group; /* the caller's name of it: lp_commit_group() */
+	uint64_t group; /* the group's name: lp_commit_group() */
 	const uint8_t *key;
 	const uint8_t *value; /* NULL for a delete */
 	uint32_t key_len;
@@ -44,7 +44,7 @@ struct lp_overlay_group {
 enum lp_overlay_result {
 	LP_OVERLAY_NONE, /* ask RocksDB */
 	LP_OVERLAY_FOUND,
-	LP_OVERLAY_DELETED, /* the key is not there, whatever RocksDB says */
+	LP_OVERLAY_DELETED, /* the key does not exist, whatever RocksDB says */
 };
 
 /* buckets: a power of two, near the number of keys of a busy turn. */
@@ -52,8 +52,8 @@ int lp_overlay_new(uint32_t buckets, uint64_t seed, struct lp_overlay **ret_over
 /* All groups must have been dropped. Accepts NULL. */
 void lp_overlay_free(struct lp_overlay *overlay);
 
-/* Copies key and value into the arena; value NULL is a delete. Groups are filled in their order:
- * the entry is newer than all there are. */
+/* Copies key and value into the arena; value NULL is a delete. Groups are filled in their order, so
+ * the entry is newer than all others. */
 int lp_overlay_put(struct lp_overlay *overlay, struct lp_overlay_group *group,
 		   struct lp_arena *arena, const struct lp_overlay_entry *entry) LP_MUST_CHECK;
 
@@ -61,7 +61,7 @@ int lp_overlay_put(struct lp_overlay *overlay, struct lp_overlay_group *group,
 enum lp_overlay_result lp_overlay_find(const struct lp_overlay *overlay, const void *key,
 				       uint32_t key_len, const struct lp_overlay_entry **ret_entry);
 
-/* The group is durable and in RocksDB, or is given up. Before its arena is reset. */
+/* The group is durable and in RocksDB, or is given up. Called before its arena is reset. */
 void lp_overlay_drop(struct lp_overlay *overlay, struct lp_overlay_group *group);
 
 uint64_t lp_overlay_cnt(const struct lp_overlay *overlay);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tree of pieces by place that do not overlap. Adding first drops what was there. To drop is to
- * shorten pieces, to remove them, or to cut one in two; only the last needs memory, and at
- * most once per call. That piece is made first, so that nothing has changed when it cannot be. */
+/* A tree of pieces that do not overlap, in the order of their blocks. Adding a payload first drops
+ * the former pieces there. A drop shortens pieces, removes them, or cuts one in two. Only the cut
+ * needs memory, at most once per call. Its new piece is allocated first, so that nothing has
+ * changed when that fails. */
 #include "store/commit/replay_payloads.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ LP_TREE_DEFINE(pieces, struct piece, node, piece_is_before);
 struct lp_replay_payloads {
 	struct pieces pieces;
 	uint64_t blocks;
-	uint64_t seq; /* the last that was added */
+	uint64_t seq; /* of the last payload that was added */
 };
 
 int lp_replay_payloads_new(struct lp_replay_payloads **ret_payloads)
@@ -55,7 +56,7 @@ void lp_replay_payloads_free(struct lp_replay_payloads *payloads)
 	free(payloads);
 }
 
-/* The first piece that ends behind `block`. */
+/* The first piece that ends after `block`. */
 static struct piece *find_piece(const struct lp_replay_payloads *payloads, uint64_t block)
 {
 	struct piece key = {.payload.extent.block = block};
@@ -99,7 +100,7 @@ int lp_replay_payloads_drop(struct lp_replay_payloads *payloads, struct lp_exten
 	uint64_t end = lp_extent_end(extent);
 	struct piece *piece = find_piece(payloads, extent.block);
 	if (piece != NULL && piece->payload.extent.block < extent.block) {
-		/* It stays up to the extent, and maybe goes on behind it. */
+		/* The piece stays up to the extent, and may go on behind it. */
 		if (lp_extent_end(piece->payload.extent) > end) {
 			struct piece *second = malloc(sizeof(*second));
 			if (second == NULL)
@@ -117,7 +118,7 @@ int lp_replay_payloads_drop(struct lp_replay_payloads *payloads, struct lp_exten
 		if (lp_extent_end(piece->payload.extent) <= end) {
 			remove_piece(payloads, piece);
 		} else {
-			/* Its place among the others stays the same. */
+			/* The order of the pieces stays the same. */
 			payloads->blocks -= end - piece->payload.extent.block;
 			piece->payload = tail_of(&piece->payload, end);
 		}

@@ -27,7 +27,7 @@ struct lp_replay_payload {
 	struct lp_extent extent;
 	uint64_t log_block; /* of the first; the others follow */
 	uint64_t seq;       /* of the frame */
-	uint32_t crc;       /* of the content, if it is one block; else the caller's to know */
+	uint32_t crc;       /* of the content, if it is one block; else the caller must know it */
 };
 
 int lp_replay_payloads_new(struct lp_replay_payloads **ret_payloads) LP_MUST_CHECK;
@@ -37,12 +37,13 @@ void lp_replay_payloads_free(struct lp_replay_payloads *payloads);
 /* A frame has a payload; seq is no lower than any before. -ENOMEM. */
 int lp_replay_payloads_add(struct lp_replay_payloads *payloads,
 			   const struct lp_replay_payload *payload) LP_MUST_CHECK;
-/* A frame freed blocks: what was added for them is dropped. -ENOMEM. */
+/* A frame freed blocks: their pieces are dropped. -ENOMEM. */
 int lp_replay_payloads_drop(struct lp_replay_payloads *payloads,
 			    struct lp_extent extent) LP_MUST_CHECK;
 
-/* The first piece at or behind `block`, beginning no earlier: in order of place, as it should be
- * written. False when there is none. To walk all: go on at the end of the former. */
+/* The first piece at or after `block`, cut so that it does not begin earlier. Pieces come in device
+ * order, in which they should be written. False when there is none. To walk all: go on at the end
+ * of the piece before. */
 bool lp_replay_payloads_next(const struct lp_replay_payloads *payloads, uint64_t block,
 			     struct lp_replay_payload *ret_payload);
 /* Blocks in all pieces. */

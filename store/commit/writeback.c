@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A round: choose runs of neighbours, write them, and when what was asked for is written (or much
- * has been since the last flush), flush. Writes go on meanwhile: a log that is nearly full gets its
- * room in small pieces, not all at once after a long wait. Then it rests until somebody is in a
- * hurry, or the timer says that it is time.
+/* One round: choose runs of neighbouring blocks and write them. Flush when all requested blocks are
+ * written, or many blocks since the last flush. Writes go on meanwhile, so a log that is nearly
+ * full gets room in small pieces, and not all at once after a long wait. Then write-back rests
+ * until it is hurried or its timer fires.
  *
- * The more waits, the fewer writes it takes: a block that is rewritten while it waits saves one,
- * and so does each neighbour that waits as well. Of random blocks, of which a third waits, one
- * write takes two. So under load not all is written that could be, but what is beyond a number, and
- * what has become old.
+ * The more payloads wait, the fewer writes they take. A block that is rewritten while it waits
+ * saves a write, and so does each neighbour that waits as well. If a third of random blocks wait,
+ * one write takes two blocks. So under load write-back does not write every payload at once: it
+ * writes those beyond a number, and those that have become old.
  *
- * New writes begin when half of those under way have ended: so several completions make one turn of
- * the reactor, and several writes one submission.
+ * New writes begin when half of those under way have ended. So several completions share one turn
+ * of the reactor, and several writes one submission.
  *
- * What has failed is written again after a pause, each block alone, so that those beside a bad one
- * get to their place. A block that has failed TRIES_MAX times is the owner's (rule L6).
+ * A failed run is written again after a pause, each block alone, so that the neighbours of a bad
+ * block reach the device. A block that has failed TRIES_MAX times is left to the owner (rule L6).
  */
 #include "store/commit/writeback.h"
 
@@ -33,7 +33,7 @@ struct run {
 	struct lp_writeback *writeback;
 	struct lp_list_node node; /* of the free ones */
 	struct lp_extent extent;
-	uint32_t failures; /* of its only block; 0 with more of them */
+	uint32_t failures; /* of its only block; 0 for a longer run */
 	struct iovec iov[RUN_BLOCKS_MAX];
 	struct lp_pending_version *versions[RUN_BLOCKS_MAX];
 };
@@ -46,22 +46,24 @@ struct lp_writeback {
 	struct lp_task task;
 	struct lp_bdev_op flush;
 	bool flushing;
-	bool hurried; /* until what has hurry_seq or less is in its place */
+	bool hurried; /* until all payloads of frames up to hurry_seq are in their blocks */
 	uint64_t hurry_seq;
-	uint64_t old_seq;    /* was durable when what was old before was written */
-	uint64_t old_at_ns;  /* when it is old */
+	uint64_t old_seq;    /* frames up to this one were durable when the last old payloads were
+				written */
+	uint64_t old_at_ns;  /* when the waiting payloads count as old */
 	uint64_t added_then; /* when the timer was started */
 	bool must_retry;
 	bool stopped;
 	bool failed;
 	bool round_failed;
-	bool round_is_full; /* some of that for want of space in an image file's host, */
-	bool round_is_bad;  /* or for other reasons, */
-	int refused;        /* and the owner does not want it */
+	bool round_is_full; /* a write of the round failed for lack of space in an image file's
+			       host, */
+	bool round_is_bad;  /* or for another reason, */
+	int refused;        /* and the owner does not take the block over */
 	bool is_full;
 	uint32_t flight;
 	uint64_t fresh_blocks; /* written since the last flush began; */
-	uint64_t flush_blocks; /* so many are enough for one */
+	uint64_t flush_blocks; /* this many are enough for one flush */
 	struct run_list free;
 	struct run runs[RUNS];
 	struct lp_writeback_stats stats;
@@ -109,7 +111,7 @@ static void flush_complete(struct lp_bdev_op *op)
 	lp_bdev_observe(wb->options.observer, op, wb->options.reactor);
 	lp_pending_flush_end(wb->options.pending, err == 0);
 	if (err < 0) {
-		/* Rule L7: never retried as if nothing had happened. */
+		/* Rule L7: a failed flush is never retried as if nothing had happened. */
 		fail(wb, err);
 		return;
 	}
@@ -136,8 +138,8 @@ static void flush_begin(struct lp_writeback *wb)
 
 /* --- Writes ----------------------------------------------------------------------------------- */
 
-/* Nothing is in flight any more. Writes that failed are tried again after a pause; for ever when
- * all they lack is space, which is not a device that fails (P6). */
+/* No write is in flight any more. Failed writes are tried again after a pause. If they only lack
+ * space they are tried for ever, because the device does not fail then (P6). */
 static void end_round(struct lp_writeback *wb)
 {
 	bool was_full = wb->is_full;
@@ -160,7 +162,7 @@ static void end_round(struct lp_writeback *wb)
 		step_soon(wb);
 }
 
-/* The block has had its tries, and there is nobody but the owner who may have a way. */
+/* The block has used up its tries; only the owner may still store its payload. */
 static void give_up(struct lp_writeback *wb, uint64_t block, struct lp_pending_version *version,
 		    int err)
 {
@@ -173,7 +175,7 @@ static void give_up(struct lp_writeback *wb, uint64_t block, struct lp_pending_v
 
 static void run_failed(struct lp_writeback *wb, struct run *run, int err)
 {
-	/* A host that is full says nothing about the block. */
+	/* A full host does not mean that the block is bad. */
 	bool is_bad = err != -ENOSPC;
 	for (uint64_t i = 0; i < run->extent.cnt; i++) {
 		bool stays = lp_pending_failed(wb->options.pending, run->versions[i], is_bad);
@@ -198,7 +200,7 @@ static void run_complete(struct lp_bdev_op *op)
 		run_failed(wb, run, op->result);
 	} else {
 		wb->fresh_blocks += run->extent.cnt;
-		/* There is space again, so far: a round may be long. */
+		/* The host has space again, so far. A round may be long. */
 		wb->is_full &= wb->round_is_full;
 	}
 	wb->options.events->ended(wb->options.events, run->extent);
@@ -218,7 +220,7 @@ static void run_submit(struct lp_writeback *wb, const struct lp_pending_block *b
 	run->failures = blocks[0].failures;
 	LP_ASSERT(run->failures == 0 || cnt == 1);
 	for (uint32_t i = 0; i < cnt; i++) {
-		/* The device only reads from it. */
+		/* The device only reads from this memory. */
 		run->iov[i].iov_base = (void *)(uintptr_t)blocks[i].data;
 		run->iov[i].iov_len = LP_BLOCK_BYTES;
 		run->versions[i] = blocks[i].version;
@@ -242,7 +244,7 @@ static bool may_write(uint64_t block, void *arg)
 	return wb->options.events->may_write(wb->options.events, block);
 }
 
-/* So many are held, with what is written and waits for the flush. */
+/* So many payloads are held, including those that are written and wait for the flush. */
 static bool are_many(const struct lp_writeback *wb)
 {
 	return lp_pending_writable(wb->options.pending) >= wb->options.start_versions;
@@ -256,7 +258,7 @@ static bool is_time(const struct lp_writeback *wb)
 	       (wb->hurried && lp_pending_has_ready(pending, wb->hurry_seq));
 }
 
-/* Returns whether it began any. */
+/* Returns whether it began any write. */
 static bool write_some(struct lp_writeback *wb)
 {
 	struct lp_pending_block blocks[RUN_BLOCKS_MAX];
@@ -280,14 +282,14 @@ static void step(struct lp_writeback *wb)
 		return;
 	bool is_writing = write_some(wb) || wb->flight > 0;
 	if (wb->flushing)
-		return; /* its end steps again */
+		return; /* its end runs the next step */
 	if (wb->fresh_blocks >= wb->flush_blocks) {
 		flush_begin(wb);
 		return;
 	}
 	if (is_writing)
 		return;
-	/* A steady writer does not have a flush for every few of its blocks: they wait for more. */
+	/* A steady writer does not get a flush for every few of its blocks: they wait for more. */
 	bool must_flush = wb->hurried || are_many(wb);
 	wb->hurried = false;
 	if (must_flush && lp_pending_unflushed(wb->options.pending) > 0)
@@ -307,8 +309,8 @@ static void hurry(struct lp_writeback *wb, uint64_t seq)
 	wb->hurried = true;
 }
 
-/* Nothing more came, or what was there at the last time is old now, or a failed write is tried
- * again. */
+/* No new payload came, or the payloads seen at the last time are old now, or a failed write is
+ * tried again. */
 static void timer_fire(struct lp_timer *timer)
 {
 	struct lp_writeback *wb = LP_CONTAINER_OF(timer, struct lp_writeback, timer);
@@ -335,7 +337,7 @@ int lp_writeback_new(const struct lp_writeback_options *options,
 	if (wb == NULL)
 		return -ENOMEM;
 	wb->options = *options;
-	/* Of a small store's few, too, most may wait. */
+	/* Most payloads may wait in a small store, too. */
 	wb->flush_blocks = LP_MIN(FLUSH_BLOCKS, LP_MAX(options->start_versions / 4, UINT64_C(1)));
 	wb->timer.fire = timer_fire;
 	wb->task.run = task_run;

@@ -25,18 +25,19 @@ struct lp_writeback;
 struct lp_writeback_events {
 	/* Whether a block may be written now: no other I/O is on it. */
 	bool (*may_write)(struct lp_writeback_events *events, uint64_t block);
-	/* Writing of these blocks begins, and has ended: they must not get a new owner between. */
+	/* Writes of these blocks begin, and have ended. Between the two the blocks must not get a
+	 * new owner. */
 	void (*begins)(struct lp_writeback_events *events, struct lp_extent extent);
 	void (*ended)(struct lp_writeback_events *events, struct lp_extent extent);
-	/* Payloads are in their place, durably: lp_pending_oldest_seq() may have moved. */
+	/* Payloads are in their blocks, durably: lp_pending_oldest_seq() may have moved. */
 	void (*settled)(struct lp_writeback_events *events);
-	/* Once: the device failed. */
+	/* Called once: the device failed. */
 	void (*failed)(struct lp_writeback_events *events, int err);
-	/* The host of an image file has no space for what is to be written, which is tried again
+	/* The host of an image file has no space for waiting payloads. The writes are tried again
 	 * for ever. May be NULL. */
 	void (*full)(struct lp_writeback_events *events);
-	/* It cannot be written, and will be stuck (store/commit/deferred_payloads.h). False: then
-	 * the device counts as failed. May be NULL. */
+	/* The block cannot be written, and its version will be stuck
+	 * (store/commit/deferred_payloads.h). False: the device counts as failed. May be NULL. */
 	bool (*unwritable)(struct lp_writeback_events *events, uint64_t block);
 };
 
@@ -45,9 +46,9 @@ struct lp_writeback_options {
 	struct lp_bdev_chan *chan;
 	struct lp_pending *pending;
 	struct lp_writeback_events *events;
-	uint64_t start_versions;           /* so many waiting start it, */
-	uint64_t wait_ns;                  /* or so long without any that came, */
-	uint64_t old_ns;                   /* or so long a wait of the oldest, or twice that */
+	uint64_t start_versions;           /* this many waiting payloads start a round, */
+	uint64_t wait_ns;                  /* or this long without a new one, */
+	uint64_t old_ns;                   /* or this long a wait of the oldest, or twice that */
 	struct lp_bdev_observer *observer; /* of writes and flushes; or NULL */
 };
 
@@ -63,15 +64,15 @@ int lp_writeback_new(const struct lp_writeback_options *options,
 /* Nothing may be in flight. Accepts NULL. */
 void lp_writeback_free(struct lp_writeback *wb);
 
-/* Something became durable: looks whether it is time to begin. */
+/* Payloads became durable: looks whether it is time to begin. */
 void lp_writeback_look(struct lp_writeback *wb);
-/* What became durable with this frame or before goes to its place without waiting. */
+/* Payloads that became durable with this frame or before go to their blocks without waiting. */
 void lp_writeback_hurry(struct lp_writeback *wb, uint64_t seq);
-/* Begins nothing new; what is in flight ends. */
+/* Begins no new write; writes in flight end. */
 void lp_writeback_stop(struct lp_writeback *wb);
-/* What was tried last found no space. */
+/* The last attempt found no space. */
 bool lp_writeback_is_full(const struct lp_writeback *wb);
-/* Nothing in flight, and after stop nothing to come. */
+/* No write is in flight, and after lp_writeback_stop() none will begin. */
 bool lp_writeback_is_idle(const struct lp_writeback *wb);
 const struct lp_writeback_stats *lp_writeback_stats(const struct lp_writeback *wb);
 

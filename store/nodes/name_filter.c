@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash's own upper bits are its place, so a table is made twice as large without the names. */
+/* The upper bits of a hash are its slot, so a table can be doubled without the names. */
 #include "store/nodes/name_filter.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 	8u /* slots of the old table for each addition: it is empty long before the next growth */
 
 struct table {
-	uint32_t *slots; /* 0: free */
+	uint32_t *slots; /* hashes; 0: free */
 	uint32_t bits;
 	uint32_t cnt;
 };
@@ -21,8 +21,8 @@ struct table {
 struct lp_names {
 	uint64_t seed;
 	struct table table;
-	struct table old; /* what is being moved from; slots NULL: none */
-	uint32_t moved;   /* slots of it */
+	struct table old; /* the table that hashes are moved out of; slots NULL: none */
+	uint32_t moved;   /* slots of it that are done */
 };
 
 static uint32_t hash_of(const struct lp_names *names, const void *name, size_t len)
@@ -31,7 +31,7 @@ static uint32_t hash_of(const struct lp_names *names, const void *name, size_t l
 	return hash != 0 ? hash : 1;
 }
 
-/* Where it is, or a free slot where it would be. */
+/* The slot of the hash, or a free slot where it would be. */
 static uint32_t *find(const struct table *table, uint32_t hash)
 {
 	uint32_t mask = (UINT32_C(1) << table->bits) - 1;

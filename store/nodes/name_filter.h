@@ -24,13 +24,13 @@
 
 struct lp_names;
 
-/* seed: nobody who chooses names knows it. NULL: no memory. */
+/* seed: must be unknown to clients that choose names. NULL: no memory. */
 struct lp_names *lp_names_new(uint64_t seed);
 /* Accepts NULL. */
 void lp_names_free(struct lp_names *names);
-/* False: no memory, and it does not know all names any more. */
+/* False: no memory, and the filter does not know all names any more. */
 bool lp_names_add(struct lp_names *names, const void *name, size_t len) LP_MUST_CHECK;
-/* False: it was never added. */
+/* False: the name was never added. */
 bool lp_names_may_have(const struct lp_names *names, const void *name, size_t len);
 uint64_t lp_names_bytes(const struct lp_names *names);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One hash table for all kinds; two queues, each from the one that will be looked at next to the
+/* One hash table for all kinds. Two queues, each ordered from the next node to be looked at to the
  * one that came last. */
 #include "store/nodes/node.h"
 
@@ -8,13 +8,13 @@
 
 #define BUCKETS_BITS_MIN 16u
 #define BUCKETS_BITS_MAX 26u
-#define BUCKET_SHARE     512u /* of the budget, a bucket for so many bytes: less than a node */
+#define BUCKET_SHARE     512u /* of the budget; one bucket per so many bytes: less than a node */
 #define USED_MAX         3u
-#define SMALL_SHARE      10u                  /* of the budget, in parts of 100 */
-#define SHRINK_LOOKS_MAX 64u                  /* nodes looked at by one call */
-#define MAP_LARGE        16384                /* bytes: leaves of such go before the inode does */
-#define NAMES_SHARE      8u                   /* of the budget, for all names that fragments know */
-#define NAMES_BYTES_MAX  (UINT64_C(16) << 20) /* of one: so that giving it back takes no time */
+#define SMALL_SHARE      10u   /* of the budget, in parts of 100 */
+#define SHRINK_LOOKS_MAX 64u   /* nodes looked at by one call */
+#define MAP_LARGE        16384 /* bytes; leaves of such a map are evicted before the inode */
+#define NAMES_SHARE      8u    /* of the budget, for all names that fragments remember */
+#define NAMES_BYTES_MAX  (UINT64_C(16) << 20) /* of one fragment, so that its free is fast */
 #define SCRATCH_BYTES    (LP_INODE_BYTES_MAX + LP_EXTMAP_ROOT_BYTES_MAX)
 
 static const size_t node_bytes[LPI_NODE_KINDS] = {
@@ -112,7 +112,7 @@ static struct part part_of(struct lpi_inode *inode, enum lpi_inode_part part)
 	}
 }
 
-/* The memory stays with the part when it is empty; at says where it is as long as there is any. */
+/* The part keeps its memory when it is empty; `at` points to it as long as there is any. */
 static uint8_t *memory_of(const struct part *part)
 {
 	return *part->max > 0 ? (uint8_t *)(uintptr_t)part->bytes->at : NULL;
@@ -169,7 +169,7 @@ static struct lp_kv_bytes key_bytes(const struct lp_key *key)
 	return (struct lp_kv_bytes){key->bytes, key->len};
 }
 
-/* Of the node, or of one of its leaves: the scratch has it. */
+/* Puts the record of the node, or of one of its leaves, from the scratch. */
 static void put_record(struct lpi_node *node, const struct lp_key *key, size_t len, bool is_owed)
 {
 	struct lp_commit *commit = node->home->commit;
@@ -207,7 +207,7 @@ static void put_leaves(struct lpi_inode *inode)
 	}
 }
 
-/* The record borrows; an empty part is told by NULL. */
+/* The record borrows the part; NULL means an empty part. */
 static struct lp_inode_bytes borrowed(struct lp_inode_bytes bytes)
 {
 	return bytes.len > 0 ? bytes : (struct lp_inode_bytes){0};
@@ -245,7 +245,8 @@ size_t lpi_node_encode(struct lpi_node *node)
 	}
 }
 
-/* A list of inodes leaves out those that are being removed: the index must say so (rule W1). */
+/* A list of inodes leaves out those that are being removed, so their records must be in the index
+ * (rule W1). */
 static bool may_be_owed(const struct lpi_node *node)
 {
 	const struct lpi_inode *inode =
@@ -272,7 +273,7 @@ static int encode(struct lp_commit_dirty *dirty, struct lp_commit *commit)
 	node->is_stored = len > 0;
 	lpi_owing_account(node);
 	lpi_node_account(node);
-	return 0; /* what fails in there has ended the pipeline already */
+	return 0; /* a failure there has ended the pipeline already */
 }
 
 uint32_t lpi_node_need(const struct lpi_node *node)
@@ -392,7 +393,7 @@ int lpi_node_load(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id,
 		return -ENOMEM;
 	node->exists = value.data != NULL;
 	node->is_stored = node->exists;
-	/* Counted in no queue yet: what is measured now is taken back if it fails. */
+	/* Not counted in a queue yet: its bytes are subtracted again if it fails. */
 	int err = value.data != NULL ? load_value(node, value) : 0;
 	lpi_node_account(node);
 	if (err < 0) {
@@ -415,7 +416,7 @@ static uint64_t names_bytes(const struct lpi_fragment *fragment)
 	return fragment->names != NULL ? lp_names_bytes(fragment->names) : 0;
 }
 
-/* They took so much before. */
+/* before: bytes of the names until now. */
 static void account_names(struct lpi_fragment *fragment, uint64_t before)
 {
 	fragment->node.home->names_bytes += names_bytes(fragment) - before;
@@ -425,7 +426,7 @@ static void account_names(struct lpi_fragment *fragment, uint64_t before)
 void lpi_fragment_begin_names(struct lpi_fragment *fragment)
 {
 	LP_ASSERT(!fragment->node.exists);
-	if (fragment->node.group != 0) /* it was there before, and has gone */
+	if (fragment->node.group != 0) /* it existed before, and was dropped */
 		return;
 	LP_ASSERT(fragment->names == NULL);
 	fragment->names = lp_names_new(fragment->node.home->names_seed ^ fragment->node.id);
@@ -480,13 +481,13 @@ bool lpi_node_is_durable(const struct lpi_node *node)
 	return node->group == 0 || lp_commit_group_is_durable(node->home->commit, node->group);
 }
 
-/* The index has what that group has put. */
+/* The index has all records that the group has put. */
 static bool is_inserted(const struct lpi_node *node, uint64_t group)
 {
 	return group == 0 || lp_commit_group_is_inserted(node->home->commit, group);
 }
 
-/* The index has all of it, and of its entries, and keeps it. */
+/* The index has the node's record, leaves and entries, durably. */
 static bool is_in_index(const struct lpi_node *node)
 {
 	return !lpi_node_is_dirty(node) && node->owed_cnt == 0 &&
@@ -522,7 +523,7 @@ static void requeue(struct lpi_node *node, bool in_main)
 	lpi_node_queue_push_back(in_main ? &nodes->main : &nodes->small, node);
 }
 
-/* Leaves of a map that is in use: true when some memory came free. */
+/* Frees leaves of a map that is in use: true when some memory came free. */
 static bool trim_map(struct lpi_node *node)
 {
 	struct lpi_nodes *nodes = node->home;
@@ -536,8 +537,8 @@ static bool trim_map(struct lpi_node *node)
 	return freed > 0;
 }
 
-/* Another one who has it pinned may be reading leaves: what he finds must not be older than what
- * was in memory meanwhile. */
+/* Another operation that has the node pinned may be reading leaves. Leaves that it reads from the
+ * index must not be older than those that were in memory meanwhile. */
 void lpi_node_shrink_map(struct lpi_node *node)
 {
 	const struct lpi_nodes *nodes = node->home;
@@ -548,17 +549,19 @@ void lpi_node_shrink_map(struct lpi_node *node)
 
 static void look_at(struct lpi_node *node)
 {
-	/* Of a large file that is written all the time, leaves go nevertheless. */
+	/* Leaves of a large file are evicted even if it is written all the time. */
 	bool is_trimmed = node->pins == 0 && is_inserted(node, node->index_group) && trim_map(node);
 	bool may_go = node->pins == 0 && is_in_index(node);
-	/* A directory that is being filled is hardly ever in the index; what it knows may go. */
+	/* A directory that is being filled is hardly ever in the index; its remembered names may
+	 * go. */
 	if (!may_go && node->kind == LPI_NODE_FRAGMENT)
 		forget_names(lpi_fragment_of(node));
 	if (may_go && node->used > 0) {
 		node->used = node->in_main ? node->used - 1 : 0;
 		requeue(node, true);
 	} else if (!may_go || is_trimmed) {
-		/* What owes stays for long: in the small queue only such would be looked at. */
+		/* A node with owed records stays for long. Kept in the small queue, such nodes
+		 * would be the only ones looked at there. */
 		requeue(node, node->in_main || node->owed_cnt > 0);
 	} else {
 		evict(node);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nodes owe the index (commit/owed_records.h). Each record that is owed is noted when it is
- * put into its frame. A payment goes through the notes in the order of the keys: RocksDB finds the
- * place of a record beside the one before without searching. What has been paid, deleted or changed
- * since it was noted is passed over: the latter is noted again with its next frame.
+/* Owed records of nodes (commit/owed_records.h). Each owed record is noted when it is put
+ * into its frame. A payment goes through the notes in key order, because RocksDB then finds the
+ * place of a record beside the one before without a search. A note is skipped if the record has
+ * been paid, deleted or changed since. A changed record is noted again with its next frame.
  *
- * Nowhere is there much to do at once, however much is owed: notes are sorted in runs, each when it
- * is full, and a payment merges the runs as it goes. What is noted meanwhile is for the next one.
+ * No step has much work, however many records are deferred. Notes are sorted in runs, each when it
+ * is full, and a payment merges the runs as it goes. Records noted meanwhile are for the next
+ * payment.
  */
 #include "store/nodes/node.h"
 
@@ -13,11 +14,11 @@
 
 #define RECORDS_MAX     16384u /* so that a run, 1024, is sorted in some 100 us */
 #define RECORDS_MIN     256u
-#define RECORD_SHARE    4096u /* of the budget, two for so many bytes: a quarter of it, at most */
-#define BYTES_SHARE     8u    /* of the budget, twice: a quarter of it, at most, as well */
+#define RECORD_SHARE    4096u /* bytes of budget for two records: at most a quarter of it */
+#define BYTES_SHARE     8u    /* of the budget, twice: at most a quarter of it as well */
 #define BYTES_MIN       (UINT64_C(64) << 10)
 #define NODE_BYTES      192u
-#define RECORDS_PER_PAY 256u /* some 200 us: all of it before the log is three quarters full */
+#define RECORDS_PER_PAY 256u /* some 200 us; all is paid before the log is three quarters full */
 
 struct lpi_owed_record {
 	uint64_t id;
@@ -32,7 +33,7 @@ static uint32_t records_max(uint64_t limit_bytes)
 				(uint64_t)RECORDS_MAX);
 }
 
-/* Inodes may be long. The budget moves, and this with it. */
+/* Inodes may be long. The limit follows the budget, which changes. */
 static uint64_t bytes_max(uint64_t limit_bytes)
 {
 	return LP_MAX(limit_bytes / BYTES_SHARE, BYTES_MIN);
@@ -79,8 +80,8 @@ static int by_key(const struct lpi_owed_record *x, const struct lpi_owed_record 
 	return (x->leaf > y->leaf) - (x->leaf < y->leaf);
 }
 
-/* Shell's way, in place. Not by qsort(): that allocates, and asks the system how much memory there
- * is before it does. */
+/* Shell sort, in place. qsort() would allocate, and first asks the system how much memory there is.
+ */
 static void sort(struct lpi_owed_record *records, uint32_t cnt)
 {
 	static const uint32_t gaps[] = {701, 301, 132, 57, 23, 10, 4, 1};
@@ -103,7 +104,7 @@ static void sort_run(struct lpi_owing *owing)
 	sort(owing->records + first, owing->cnt - first);
 }
 
-/* What holds a record in memory is about as long as the record, and the rest of its node. */
+/* Memory held by a owed record is about its own length, plus the rest of its node. */
 void lpi_owing_add(struct lpi_node *node, uint8_t space, uint32_t leaf, size_t len)
 {
 	struct lpi_owing *owing = &node->home->owing;
@@ -134,7 +135,7 @@ static void begin(struct lp_owed *owed)
 	owing->bytes = 0;
 }
 
-/* Of all that are left the one with the least key. */
+/* The record with the least key of all that are left. */
 static struct lpi_owed_record next_record(struct lpi_owing *owing)
 {
 	struct lpi_owed_run *least = &owing->runs[0];
@@ -164,7 +165,7 @@ static void pay_leaf(struct lpi_inode *inode, uint32_t leaf, struct lp_payments 
 static void pay_node(struct lpi_node *node, struct lp_payments *payments)
 {
 	struct lp_key key;
-	/* What it is now is in no frame yet. */
+	/* Its present state is in no frame yet. */
 	if (!node->is_owed || lpi_node_is_dirty(node))
 		return;
 	node->is_owed = false;

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks of the device that cannot be written (rule L6).
  *
- * A deferred payload whose place cannot be written would hold its frame, and so the log, for ever.
- * So it moves into the index: a commit puts a record of it that stays
- * (store/commit/deferred_records.h), and when that is durable the log need not keep it. The map
- * that names the block is left alone: a block has one content, whoever shares it, and readers find
- * it by the block. That is why it goes to the index and not to another block: nothing has to be
- * found out about the files that have it, nothing can have changed meanwhile but the block itself,
- * which pending knows; and a crash finds either the payload in the log or the record.
+ * A deferred payload whose block cannot be written would hold its frame, and so the log, for ever.
+ * So the payload moves into the index. A commit puts a record of it that stays
+ * (store/commit/deferred_records.h). When that commit is durable the log need not keep the payload.
+ * The map that names the block is left alone. A block has one content, whichever files share it,
+ * and readers find the payload by the block. For that reason the payload goes to the index and not
+ * to another block: the shard need not find out which files have the block. Nothing but the block
+ * itself can change meanwhile, and pending knows of that. A crash finds either the payload in the
+ * log or the record.
  *
- *   write-back gives up a block -> it is noted and held, its payload is stuck
- *   there is room in a group    -> a record of the payload; that version is settled
- *   the block is overwritten    -> the new payload is tried in its place, and may come here again
- *   the block is freed          -> its content is forgotten; but it is held, as long as we run, and
- *                                  by the record beyond that
- *   an opening                  -> tries to write it; if that fails it is noted again
+ *   write-back gives up a block -> the block is noted and held, its payload is stuck
+ *   a group has room            -> a record of the payload; that version is settled
+ *   the block is overwritten    -> write-back tries the new payload, which may come here again
+ *   the block is freed          -> its content is forgotten, but the block is held: while the shard
+ *                                  runs, and by the record after that
+ *   an opening                  -> tries to write the block; if that fails the block is noted again
  *
- * Each costs a block of memory and one of the index, beside those of the payloads there may be: so
- * however little memory there is for these, all bad blocks that there were before are served. A
- * device with more than a few of them is no longer to be trusted: then the shard becomes read-only
- * (rule L7).
+ * Each bad block costs one block of memory and one of the index, beside those of the deferred
+ * payloads. So however little memory there is for payloads, an opening serves all earlier bad
+ * blocks. A device with more than a few of them can no longer be trusted: then the shard becomes
+ * read-only (rule L7).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,8 @@ struct lp_seg lpi_bad_copy(struct lp_shard *shard, const uint8_t *block)
 static void move(struct lp_shard *shard, const struct lp_pending_block *block, struct lp_seg seg)
 {
 	const struct lp_log_payload about = {.device_block = block->block, .crc = block->crc};
-	/* A copy, for a block in a larger buffer would keep all of it; if there is room. */
+	/* A copy, because a reference to a larger buffer would keep all of it. Without room for a
+	 * copy the reference is kept. */
 	struct lp_seg own = lpi_bad_copy(shard, block->data);
 	if (own.buf == NULL) {
 		own = seg;
@@ -76,8 +78,8 @@ void lpi_bad_move_some(struct lp_shard *shard)
 					    .is_relief = true};
 	struct lp_pending_block block;
 	struct lp_seg seg;
-	/* When it is not all done, the next frame that is durable, or the next payload in its
-	 * place, brings us here again. */
+	/* If some stay stuck, the next durable frame, or the next payload that reaches its block,
+	 * calls this function again. */
 	while (shard->error == 0 && !shard->closing && lp_commit_error(shard->commit) == 0 &&
 	       lp_pending_room(shard->pending) > 0 && lp_deferrals_room(shard->deferrals) > 0 &&
 	       lp_pending_find_stuck(shard->pending, &block, &seg) &&

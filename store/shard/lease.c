@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Space for a shard: a chunk that is leased, or what others give instead (rule S5).
+/* Space for a shard: a leased chunk, or blocks that other shards give instead (rule S5).
  *
- * When little is left a chunk is leased, if there is one. When a write finds none there is no time
- * to wait for that: it gets a chunk, or blocks that others have given, or all others are asked. Who
- * has asked is refused when all have answered and still there is none.
+ * When little space is left the shard leases a chunk, if there is one. A write that finds no space
+ * cannot wait for that: it gets a chunk, or blocks that other shards have given, or the shard asks
+ * all others. The write is refused when all have answered and there is still no space.
  *
- * The table may be on a slow device, so a helper does this. */
+ * The chunk table may be on a slow device, so a helper thread accesses it. */
 #include "store/shard/shard_impl.h"
 
 #define LEASE_RETRY_NS LP_NS_PER_S
-/* While others are asked: twice as long each time. */
+/* Delay between two looks for the answers of other shards; it doubles each time. */
 #define LEASE_POLL_FIRST_NS (100 * LP_NS_PER_US)
 #define LEASE_POLL_NS       (2 * LP_NS_PER_MS)
-#define LEASE_PATIENCE_NS   (30 * LP_NS_PER_S) /* a thread that hangs */
+#define LEASE_PATIENCE_NS   (30 * LP_NS_PER_S) /* a thread that hangs is not waited for longer */
 
 /* --- Questions -------------------------------------------------------------------------------- */
 
-/* Each question has a number, and who needs space knows how many there had been when he began. One
- * that was in vain answers all who had begun before it was put, also those who have not got so far
- * as to look for space (rule S5). Else the writers of one file, who take their turns, would each
- * ask anew.
+/* Each question has a number. A writer notes the number of the last question when it begins. A
+ * question that found no space answers all writers that began before it was put, also those that
+ * have not looked for space yet (rule S5). Otherwise the writers of one file, which take turns,
+ * would each ask anew.
  *
- * It holds while nothing moves. What is free must not have been on its way from one shard to
- * another when these were asked: it would have been found nowhere. So it counts only if everybody
- * had nothing, and nothing was on its way (lpi_shard_is_handing_over()); and if not even the table
- * has changed since just before the question. */
+ * The answer holds only while no space moves. Free space that was on its way from one shard to
+ * another would have been found in neither. So the answer counts only if no shard had any space,
+ * none was on its way (lpi_shard_is_handing_over()), and the table has not changed since just
+ * before the question. */
 
 static void question_put(struct lp_shard *shard)
 {
@@ -40,7 +40,7 @@ static bool has_moved(const struct lp_shard *shard)
 	return lp_chunks_moves(shard->chunks) != shard->question.moves;
 }
 
-/* Before those who wait are told. */
+/* Called before the waiters are told. */
 static void question_answered(struct lp_shard *shard, bool is_vain)
 {
 	struct lpi_space_question *question = &shard->question;
@@ -64,7 +64,7 @@ bool lpi_shard_is_handing_over(const struct lp_shard *shard)
 
 bool lpi_shard_is_taking_up(const struct lp_shard *shard)
 {
-	/* In this order: a helper takes a gift out of the one and has set the other before. */
+	/* The order matters: a helper sets lease_holds before it takes a gift out of the table. */
 	return lp_chunks_gift_blocks(shard->chunks, shard->options.shard_idx) > 0 ||
 	       atomic_load(&shard->lease_holds);
 }
@@ -78,9 +78,9 @@ bool lp_shard_has_no_space(struct lp_shard *shard, uint64_t begun)
 	return !lpi_shard_let_go(shard);
 }
 
-/* --- Who waits -------------------------------------------------------------------------------- */
+/* --- Waiters ---------------------------------------------------------------------------------- */
 
-/* All who wait; or only those whom the last question answers. */
+/* All waiters, or only those that the last question answers. */
 static void tell(struct lp_shard *shard, int result, bool is_all)
 {
 	struct lpi_space_waiters later;
@@ -106,12 +106,13 @@ void lpi_lease_tell(struct lp_shard *shard, int result)
 
 static void find_space(struct lp_shard *shard)
 {
-	/* What files lack of their reserve comes first (rule L8). */
+	/* Space that files lack of their reserve comes first (rule L8). */
 	lp_blockfs_settle(shard->files);
-	/* Before it is tried: whoever answers has returned what he could. */
+	/* Read before the lease is tried: a shard that has answered has returned its spare chunks
+	 * before. */
 	shard->lease_is_asking = shard->lease_has_asked &&
 				 lp_chunks_is_asking(shard->chunks, shard->options.shard_idx);
-	/* What others gave to this shard is as good as a chunk. */
+	/* Blocks that others gave to this shard are as good as a chunk. */
 	shard->lease_result = lpi_lend_collect(shard) ? 0 : -ENOSPC;
 	if (shard->lease_result == 0)
 		return;
@@ -142,7 +143,7 @@ static void poll_later(struct lp_shard *shard)
 	shard->lease_poll_ns = LP_MIN(2 * shard->lease_poll_ns, LEASE_POLL_NS);
 }
 
-/* A helper would find nothing now, and they have not all answered. */
+/* A helper would find nothing now, and not all shards have answered. */
 static bool must_wait(const struct lp_shard *shard)
 {
 	uint32_t self_idx = shard->options.shard_idx;
@@ -153,14 +154,14 @@ static bool must_wait(const struct lp_shard *shard)
 	       lp_reactor_now_ns(shard->options.reactor) < shard->lease_end_ns;
 }
 
-/* There is none; but others may have what they do not need (rule S5). Those who wait go on waiting
- * until they have all answered. */
+/* No chunk is left, but others may have space that they do not need (rule S5). Waiters go on
+ * waiting until all shards have answered. */
 static bool may_lease_yet(struct lp_shard *shard)
 {
 	if (shard->closing || shard->error != 0 ||
 	    lpi_space_waiters_is_empty(&shard->space_waiters))
 		return false;
-	if (!shard->lease_has_asked) { /* nobody waited when it was tried */
+	if (!shard->lease_has_asked) { /* no waiter when it was tried */
 		lease(shard);
 		return true;
 	}
@@ -171,7 +172,7 @@ static bool may_lease_yet(struct lp_shard *shard)
 	return true;
 }
 
-/* The chunk that was leased, or what was given instead. */
+/* The leased chunk, or the blocks that were given instead. */
 static int add_space(struct lp_shard *shard)
 {
 	int err = 0;
@@ -197,7 +198,8 @@ static void lease_done(struct lp_work *work)
 	if (err < 0 && err != -ENOSPC)
 		lpi_shard_fail(shard, err, "the chunk table cannot be written",
 			       lp_bdev_of(shard->data));
-	/* No chunk is to be had, but what waited for a discard is free since they asked. */
+	/* No chunk is left, but blocks that waited for a discard became free after the waiters
+	 * asked. */
 	bool is_vain = err < 0 && !shard->gave_way;
 	shard->gave_way = false;
 	if (has_asked)
@@ -205,7 +207,7 @@ static void lease_done(struct lp_work *work)
 	bool is_all = !is_vain || shard->error != 0 || shard->closing;
 	tell(shard, shard->error != 0 ? -EIO : is_vain ? err : 0, is_all);
 	if (!lpi_space_waiters_is_empty(&shard->space_waiters))
-		lease(shard); /* for those who began after the question */
+		lease(shard); /* for writers that began after the question */
 	if (err == 0)
 		lpi_lease_look(shard);
 	else if (shard->error == 0 && !shard->closing)
@@ -233,7 +235,7 @@ void lpi_shard_take_gifts(struct lp_shard *shard)
 		lease(shard);
 }
 
-/* Else it would take back what the other one is about to lease. */
+/* Otherwise this shard would take back the chunk that the other one is about to lease. */
 void lpi_shard_has_lent(struct lp_shard *shard)
 {
 	if (!lpi_space_waiters_is_empty(&shard->space_waiters) || shard->closing)
@@ -245,7 +247,7 @@ void lpi_shard_has_lent(struct lp_shard *shard)
 
 void lpi_lease_look(struct lp_shard *shard)
 {
-	/* On a full device it is asked for again now and then, not with each frame. */
+	/* A full device is asked again at intervals, not with each frame. */
 	if (lp_space_wants_chunk(shard->space) && !shard->lease_exhausted)
 		lease(shard);
 }
@@ -266,7 +268,7 @@ void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter
 {
 	LP_ASSERT(!shard->options.read_only);
 	if (shard->error != 0) {
-		lp_commit_wait_room(shard->commit, waiter); /* which tells of the error, soon */
+		lp_commit_wait_room(shard->commit, waiter); /* it will report the error */
 		return;
 	}
 	lpi_space_waiters_push_back(&shard->space_waiters, waiter);

@@ -1,36 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Space for another shard that finds none left (rule S5).
+/* Space that a shard gives to another shard that finds none left (rule S5).
  *
- * A shard keeps the chunks that it had to lease, also when their objects have gone: they are
- * returned when the index was flushed and there are far too many of them. Another shard cannot wait
- * for that: who is about to be refused asks all others, and refuses only when they have answered
- * and still there is none.
+ * A shard keeps the chunks that it leased after their objects are gone. It returns them after an
+ * index flush, and only if it has far too many. Another shard cannot wait for that. Before it
+ * refuses a write it asks all others, and refuses only when all have answered and there is still no
+ * space.
  *
- * Who is asked lets go what waits for its discard. Then it parts with half of its free space, and
- * keeps the other half for itself: who needs more asks again. So all that is free gets to whoever
- * goes on asking, but for LP_SHARD_CUT_BLOCKS, and nobody is left without anything by one question.
+ * A shard that is asked first frees the blocks that wait for their discard. Then it gives away half
+ * of its free space and keeps the other half. A shard that needs more asks again. So a shard that
+ * goes on asking gets all free space except LP_SHARD_CUT_BLOCKS, and one question leaves no shard
+ * without space.
  *
- *   chunks that hold nothing  are returned, and whoever is first leases them
- *   free blocks of others     are given to those who asked, in equal parts (lp_chunks_give())
+ *   chunks that hold nothing  are returned; the first shard that asks for a chunk leases them
+ *   free blocks of others     are given to the shards that asked, in equal parts (lp_chunks_give())
  *
- * Both need it to be known durably that nothing is there: so it puts the records of the space, and
- * has the index flushed, unless there is enough of which that is known already. Once: what is freed
- * meanwhile is for the next who asks, also if he asks before the answer: then all this is done once
- * more before it. An idle shard does it, too. On a device that is really full that would be in vain
- * each time: so it is done only when something was freed since, or is free without a record.
+ * Space can be given away only when it is durably known to be free. So unless enough of it is known
+ * already, the shard puts the records of the space and has the index flushed, once per round.
+ * Blocks freed meanwhile are for the next shard that asks. If that shard asks before the answer,
+ * the round is repeated once before the answer. An idle shard does the same. On a device that is
+ * really full the round would be in vain each time. So it runs only when something was freed since
+ * the last one, or when free space has no record.
  *
  *   asked -> [records of the space, until there are no more] -> [flush] -> [return or give] ->
- * answer
+ *   answer
  *
- * If that leaves nothing to give though something is free, the shard is busy. Then it sets blocks
- * aside, does the same once more, and gives those.
+ * If the shard then has nothing to give though it has free space, it is busy. It then sets blocks
+ * aside, repeats the round once, and gives those.
  *
- * Who has waiters of its own gives nothing: two that both lack a little would else exchange their
- * last blocks for ever.
+ * A shard with waiters of its own gives nothing. Otherwise two shards that both lack a little space
+ * would exchange their last blocks for ever.
  *
- * Single blocks go home, to the shard that leased their chunk, when they are free, and there is
- * enough without them: only then the chunk can be returned as a whole. That is looked at when the
- * index was flushed, for then the records of the space have been persisted. */
+ * Single free blocks of another shard's chunk go back to the shard that leased the chunk, when
+ * there is enough space without them, because only a whole chunk can be returned. The shard looks
+ * for such blocks after an index flush, because then the records of the space are persisted. */
 #include <stdlib.h>
 
 #include "store/shard/shard_impl.h"
@@ -38,9 +40,10 @@
 #define ROUNDS_MAX  4096u
 #define PATIENCE_NS (20 * LP_NS_PER_S)
 #define POLL_NS     (2 * LP_NS_PER_MS)
-/* Half of what is free need not be known durably to be: this part of it is enough to begin with. */
+/* One part in this many of the space to give is enough to begin with, if its free state is durable.
+ */
 #define ENOUGH_SHARE 4u
-#define LOOKS_MAX    (4 * LPI_SHARD_GIFTS) /* at chunks, in one round */
+#define LOOKS_MAX    (4 * LPI_SHARD_GIFTS) /* chunks that one round looks at */
 
 static void step(struct lp_shard *shard);
 static void asked(void *arg);
@@ -68,8 +71,8 @@ static uint64_t free_of(const struct lp_shard *shard)
 	return free_blocks - LP_MIN(free_blocks, LP_SHARD_CUT_BLOCKS);
 }
 
-/* Nothing could be given, and that stays so until something is freed. With waiters of its own the
- * shard did not even try. */
+/* Nothing could be given, and that stays so until something is freed. A shard with waiters of its
+ * own did not even try. */
 static void note_vain(struct lp_shard *shard)
 {
 	if (!lpi_space_waiters_is_empty(&shard->space_waiters))
@@ -78,10 +81,10 @@ static void note_vain(struct lp_shard *shard)
 	shard->lend.used_blocks = lp_space_used_blocks(shard->space);
 }
 
-/* Whoever asked has not missed anything: this shard has nothing that it could have given, and none
- * of its space is on its way. Then the answer is good for all who had begun to write before the
- * question (lp_shard_has_no_space()). With waiters of its own, or while it is busy, it may have
- * something that it does not give. */
+/* The asking shard has missed nothing: this shard has nothing that it could have given, and none of
+ * its space is on its way. Then the answer holds for all writers that began before the question
+ * (lp_shard_has_no_space()). A shard that is busy, or has waiters of its own, may have space that
+ * it does not give. */
 static bool has_nothing(const struct lp_shard *shard)
 {
 	if (shard->lend.is_in_doubt || is_over(shard) || lpi_shard_is_handing_over(shard) ||
@@ -102,9 +105,9 @@ static void end(struct lp_shard *shard)
 		asked(shard);
 }
 
-/* --- What is given ---------------------------------------------------------------------------- */
+/* --- Gifts ------------------------------------------------------------------------------------ */
 
-/* Some of what is free cannot be given for want of a record. */
+/* Some free space cannot be given because it has no record. */
 static bool has_unrecorded(const struct lp_shard *shard)
 {
 	return lp_space_loose_blocks(shard->space) <
@@ -129,7 +132,7 @@ static uint32_t choose_chunks(struct lp_shard *shard)
 				      shard->lend.chunks);
 }
 
-/* Room for another gift, which is nothing yet. */
+/* Room for another gift, which is still empty. */
 static struct lp_chunk_blocks *gift_begin(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
@@ -163,7 +166,7 @@ static uint64_t gift_take(struct lp_shard *shard, uint32_t chunk, uint32_t to_id
 	return cnt;
 }
 
-/* Who asked next after this one; there is somebody. */
+/* The shard that asked next after this one; there must be one. */
 static uint32_t next_asker(uint64_t askers, uint32_t idx)
 {
 	do
@@ -178,7 +181,8 @@ static bool next_chunk(const struct lp_shard *shard, struct lp_space_loose *loos
 				    : lp_space_next_loose(shard->space, false, loose);
 }
 
-/* To each who asked the same, and as much stays. Chunk by chunk, so they take turns. */
+/* Equal parts for each shard that asked, and one part stays. The shards take turns chunk by chunk.
+ */
 static void choose_gifts(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
@@ -200,16 +204,16 @@ static void choose_gifts(struct lp_shard *shard)
 			of_chunk -= cnt;
 			left -= cnt;
 			if (!lp_space_owns(shard->space, loose.chunk))
-				break; /* all of it has gone */
+				break; /* all free blocks are given */
 		}
 	}
 }
 
-/* --- What is set aside ---
+/* --- Blocks set aside ---
  *
- * A busy shard changes its chunks with each frame, so none of them ever has all of its changes in
- * a record. Then it sets blocks aside: no later frame speaks of these, and a record that is newer
- * than that moment makes them as good as others. */
+ * A busy shard changes its chunks with each frame, so no chunk ever has all of its changes in a
+ * record. Then the shard sets blocks aside. No later frame mentions these blocks, so a record newer
+ * than that moment makes them as good to give as others. */
 
 void lpi_lend_put_back(struct lp_shard *shard)
 {
@@ -220,13 +224,13 @@ void lpi_lend_put_back(struct lp_shard *shard)
 		lp_space_put_back(shard->space, lend->gifts[i].chunk_idx, &lend->gifts[i].blocks);
 		free(lend->gifts[i].blocks.words);
 	}
-	/* Own writers who wait may have them. */
+	/* The shard's own waiting writers may use them. */
 	shard->gave_way = shard->gave_way || lend->gift_cnt > 0;
 	lend->gift_cnt = 0;
 	lend->is_aside = false;
 }
 
-/* Once in a round, when it has nothing else to give. */
+/* Once in a round, when the shard has nothing else to give. */
 static bool set_aside(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
@@ -243,7 +247,7 @@ static bool set_aside(struct lp_shard *shard)
 	return lend->is_aside;
 }
 
-/* Of what is set aside, all that is in a record now is others'. */
+/* Gives the blocks set aside whose free state is in a record by now. */
 static bool give_aside(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
@@ -266,7 +270,7 @@ static bool give_aside(struct lp_shard *shard)
 	return kept > 0;
 }
 
-/* What was not given is the shard's again. */
+/* Blocks that were not given are the shard's own again. */
 static void take_back(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
@@ -274,7 +278,7 @@ static void take_back(struct lp_shard *shard)
 		const struct lp_chunk_blocks *gift = &lend->gifts[i];
 		if (gift->has_gone)
 			continue;
-		/* What finds no memory is the shard's at its next opening. */
+		/* Blocks without memory for them here are the shard's again at its next opening. */
 		int ignored = lp_space_blocks_add(shard->space, gift->chunk_idx,
 						  gift->home_idx != shard->options.shard_idx,
 						  &gift->blocks);
@@ -282,7 +286,7 @@ static void take_back(struct lp_shard *shard)
 	}
 }
 
-/* --- What was given to this shard ------------------------------------------------------------- */
+/* --- Gifts to this shard ---------------------------------------------------------------------- */
 
 bool lpi_lend_collect(struct lp_shard *shard)
 {
@@ -299,7 +303,7 @@ bool lpi_lend_take_up(struct lp_shard *shard)
 	bool had_any = shard->lease_gift_cnt > 0;
 	for (uint32_t i = 0; i < shard->lease_gift_cnt; i++) {
 		struct lp_chunk_blocks *gift = &shard->lease_gifts[i];
-		/* What finds no memory is the shard's at its next opening. */
+		/* Blocks without memory for them here are the shard's again at its next opening. */
 		int ignored = lp_space_blocks_add(shard->space, gift->chunk_idx,
 						  gift->home_idx != shard->options.shard_idx,
 						  &gift->blocks);
@@ -318,7 +322,8 @@ static void work_run(struct lp_work *work)
 	struct lpi_lend *lend = &shard->lend;
 	uint32_t self_idx = shard->options.shard_idx;
 	for (uint32_t i = 0; i < lend->chunk_cnt; i++) {
-		/* What cannot be returned stays leased, and is found empty at the next opening. */
+		/* A chunk that cannot be returned stays leased, and the next opening finds it
+		 * empty. */
 		int ignored = lp_chunks_return(shard->chunks, self_idx, LP_CHUNK_USE_OBJECTS,
 					       lend->chunks[i]);
 		(void)ignored;
@@ -339,7 +344,7 @@ static void work_done(struct lp_work *work)
 		free(lend->gifts[i].blocks.words);
 	lend->gift_cnt = 0;
 	if (lend->is_going_home) {
-		/* Who has asked meanwhile is still to be answered. */
+		/* Shards that asked meanwhile still need an answer. */
 		lend->is_going_home = false;
 		lend->is_running = false;
 		asked(shard);
@@ -374,12 +379,13 @@ static void poll_later(struct lp_shard *shard)
 	lp_timer_start(shard->options.reactor, &shard->lend.timer, now_of(shard) + POLL_NS);
 }
 
-/* Some more. A record counts when it is in the index: then the flush has it. */
+/* Puts some more records. A record counts when it is in the index, because only then does the flush
+ * include it. */
 static void put_records(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
 	bool is_last = !lpi_shard_checkpoint_some(shard) || ++lend->rounds >= ROUNDS_MAX;
-	/* Later changes are of no account to what is set aside. */
+	/* Later changes do not concern the blocks set aside. */
 	bool is_enough = lend->is_aside && lp_space_unrecorded_seq(shard->space) > lend->aside_seq;
 	lend->is_recorded = is_last || is_enough;
 	lend->record_seq = shard->record_seq;
@@ -417,7 +423,7 @@ static void step(struct lp_shard *shard)
 
 static void told(struct lp_commit_waiter *waiter, int result)
 {
-	(void)result; /* the shard's error is looked at */
+	(void)result; /* the shard's error is checked instead */
 	step(LP_CONTAINER_OF(waiter, struct lp_shard, lend.waiter));
 }
 
@@ -426,8 +432,8 @@ static void timer_fire(struct lp_timer *timer)
 	step(LP_CONTAINER_OF(timer, struct lp_shard, lend.timer));
 }
 
-/* If nothing was freed since a round in vain, another one would be, too. Unless the shard was busy
- * in that round: then the records were old before the index had them. */
+/* If nothing was freed since a round in vain, another round would be in vain, too. The exception is
+ * a round in which the shard was busy: its records were old before the index had them. */
 static bool is_worth_it(const struct lp_shard *shard)
 {
 	return free_of(shard) > 0 &&
@@ -436,7 +442,7 @@ static bool is_worth_it(const struct lp_shard *shard)
 		has_unrecorded(shard));
 }
 
-/* So much of its free space can be given as it is that a round for the rest can wait. */
+/* So much free space can be given as it is that a round for the rest can wait. */
 static bool has_enough_loose(const struct lp_shard *shard)
 {
 	return !is_worth_it(shard) ||
@@ -447,10 +453,10 @@ static void begin(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
 	if (lend->is_running)
-		return; /* its end is the answer */
+		return; /* its end sends the answer */
 	lend->askers |= lp_chunks_askers(shard->chunks, shard->options.shard_idx);
 	if (lend->askers == 0) {
-		/* It was told of a gift; or an answer went to all who have asked. */
+		/* The shard was told of a gift, or an answer went to all shards that asked. */
 		end(shard);
 		return;
 	}
@@ -460,7 +466,7 @@ static void begin(struct lp_shard *shard)
 	lend->is_in_doubt = false;
 	lend->rounds = 0;
 	lend->end_ns = now_of(shard) + PATIENCE_NS;
-	/* Else what was just freed would look as if it were in use for another second. */
+	/* Otherwise blocks that were just freed would count as in use for another second. */
 	lpi_shard_let_go(shard);
 	if (!must_end(shard) && has_enough_loose(shard) && give(shard))
 		return;
@@ -470,7 +476,7 @@ static void begin(struct lp_shard *shard)
 		end(shard);
 }
 
-/* What the shard can do without: it has more, or can lease a chunk. */
+/* Blocks that the shard can spare, because it has more or can lease a chunk. */
 static bool can_spare(const struct lp_shard *shard, uint64_t cnt)
 {
 	uint64_t free_blocks = lp_alloc_free_blocks(lp_space_alloc(shard->space));
@@ -490,7 +496,8 @@ void lpi_lend_look(struct lp_shard *shard)
 		if (!lp_space_next_loose(shard->space, true, &loose) ||
 		    !can_spare(shard, loose.cnt))
 			break;
-		(void)gift_take(shard, loose.chunk, LP_CHUNKS_HOME, loose.cnt); /* or it stays */
+		(void)gift_take(shard, loose.chunk, LP_CHUNKS_HOME,
+				loose.cnt); /* if it fails the blocks stay */
 	}
 	if (lend->gift_cnt == 0)
 		return;
@@ -500,9 +507,9 @@ void lpi_lend_look(struct lp_shard *shard)
 	lp_workers_submit(shard->options.workers, shard->options.reactor, &lend->work);
 }
 
-/* --- Who asks --------------------------------------------------------------------------------- */
+/* --- Questions of other shards ---------------------------------------------------------------- */
 
-/* On the thread of whoever asks, or at the end of a round. */
+/* On the thread of the shard that asks, or at the end of a round. */
 static void asked(void *arg)
 {
 	struct lp_shard *shard = arg;

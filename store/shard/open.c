@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a shard.
  *
- * Open, in this order, each on what is below it: blockfs, the index, what the index says of
- * free space, the log, which is replayed (shard/replay.c), the pipeline. The time to start follows
- * from the length of the log, not from the number of objects.
+ * Open, in this order, each part on the ones before: blockfs, the index, the free space as the
+ * index has it, the log, which is replayed (shard/replay.c), the pipeline. The time to start
+ * follows from the length of the log, not from the number of objects.
  *
- * Read-only: the same, with blockfs below a layer in memory that takes what RocksDB writes, and a
- * log that is read and judged and then left alone. There is no pipeline and no write-back, so
- * nothing of the shard runs by itself.
+ * Read-only: the same, but blockfs is below a layer in memory that takes RocksDB's writes. The log
+ * is read and judged, and then left alone. There is no pipeline and no write-back, so nothing of
+ * the shard runs by itself.
  *
- * Close: what was put becomes durable; payloads go to their place, the index flushes, the log is
- * trimmed and closed. An index that fails, for want of space or otherwise, is resumed as ever; when
- * for some time nothing has come of that the close goes on without it: the log, which then is
- * neither trimmed nor closed, has all that was acknowledged.
+ * Close: all changes become durable, payloads go to their blocks, the index flushes, the log is
+ * trimmed and closed. An index that fails, for lack of space or otherwise, is resumed as usual.
+ * When it makes no progress for some time, the close goes on without it. The log is then neither
+ * trimmed nor closed, and has all that was acknowledged.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -71,8 +71,8 @@ static int open_channels(struct lp_shard *shard)
 static int manifest_barrier(void *arg)
 {
 	struct lp_shard *shard = arg;
-	/* Before the pipeline runs the index holds nothing the log does not: what is replayed was
-	 * flushed before it was read. */
+	/* Before the pipeline runs the index holds nothing beyond the log: replayed frames were
+	 * flushed before they were read. */
 	struct lp_commit *commit = atomic_load(&shard->barrier_commit);
 	return commit != NULL ? lp_commit_barrier(commit) : 0;
 }
@@ -82,7 +82,7 @@ static uint64_t chunks_bytes(const struct lp_disk_label *label)
 	return (uint64_t)label->chunk_cnt * label->chunk_blocks * LP_BLOCK_BYTES;
 }
 
-/* What the index may use, and what is kept for it (rule L8). */
+/* How much of the device the index may use, and how much is reserved for it (rule L8). */
 static void make_plan(struct lp_shard *shard)
 {
 	const struct lp_devices *devices = shard->options.devices;
@@ -121,10 +121,10 @@ static uint32_t missing_chunks(const struct lp_shard *shard)
 	return (uint32_t)((bytes + chunk_bytes - 1) / chunk_bytes);
 }
 
-/* This shard has leased its reserve; objects leave what those need that have nothing yet. Others
- * are opened at the same time: one that has looked before, and says so after we did, looks again,
- * as we do. So what was said last is what was then so. A shard leases its first chunk once, hence
- * no more rounds than shards. */
+/* This shard has leased its reserve; objects leave the chunks that shards without a reserve still
+ * need. Other shards open at the same time. A shard that looked earlier, and reports after this
+ * one, looks again, and so does this one. So the last report was true when it was made. A shard
+ * leases its first chunk once, so there are no more rounds than shards. */
 static void keep_for_others(struct lp_shard *shard)
 {
 	const struct lp_devices *devices = shard->options.devices;
@@ -168,8 +168,8 @@ static int open_files(struct lp_shard *shard)
 	return err;
 }
 
-/* The label is input, and says only where the log is. Of what is in one that is larger no account
- * can be kept; and no such store was ever opened. */
+/* The label is input, and says only where the log is. The shard cannot account for the frames of a
+ * larger log, and no store with a larger log was ever opened. */
 static int check_log_area(const struct lp_shard *shard)
 {
 	const struct lp_devices *devices = shard->options.devices;
@@ -196,8 +196,8 @@ static struct lp_log_area log_area(const struct lp_shard *shard)
 	return area;
 }
 
-/* An index is made by the first opening only, before the log's first recovery and so before its
- * first frame. Later, one that is not there was lost. */
+/* Only the first opening makes an index, before the log's first recovery and so before its first
+ * frame. At later openings a missing index means that it was lost. */
 static int open_or_make_index(struct lp_shard *shard, struct lp_kv_options *options)
 {
 	const struct lp_log_area area = log_area(shard);
@@ -218,7 +218,7 @@ static int open_index(struct lp_shard *shard)
 		.events = read_only ? NULL : &shard->kv_events,
 		.cache_bytes = shard->options.index_cache_bytes,
 		.write_buffer_bytes = shard->plan.buffer_bytes,
-		.no_compaction = read_only, /* it would take memory, for nothing */
+		.no_compaction = read_only, /* it would only cost memory */
 	};
 	struct lp_key key;
 	struct lp_kv_value value;
@@ -276,8 +276,8 @@ static int load_records(struct lp_shard *shard)
 	return err == -ENOENT ? 0 : err;
 }
 
-/* Of a free space in pieces the trees would take without end (promise P5): 64 bytes for each. An
- * extent allocator has nothing else, and would have to fail. */
+/* Free space in small pieces would make the trees grow without bound (promise P5): 64 bytes for
+ * each piece. An extent allocator has nothing but trees, and would have to fail. */
 static uint64_t trees_bytes_max(const struct lp_shard *shard)
 {
 	uint64_t memory = shard->options.memory_bytes;
@@ -286,7 +286,8 @@ static uint64_t trees_bytes_max(const struct lp_shard *shard)
 	return (memory != 0 ? memory : LP_INDEX_MEMORY_DEFAULT) / LPI_TREES_SHARE;
 }
 
-/* What the table says is the shard's: whole chunks, and blocks of others. */
+/* Adds the space that the table assigns to the shard: whole chunks, and blocks of others' chunks.
+ */
 static int add_chunks(struct lp_shard *shard)
 {
 	uint32_t self_idx = shard->options.shard_idx;
@@ -334,7 +335,8 @@ static int open_space(struct lp_shard *shard)
 
 /* --- The log ---------------------------------------------------------------------------------- */
 
-/* For a log of the largest size that is fewer than there might be; who adds finds out. */
+/* For a log of the largest size this is fewer than the log may hold; the caller that adds gets an
+ * error then. */
 static uint64_t limit_of(uint64_t cnt)
 {
 	return LP_MIN(cnt, (uint64_t)LP_POOL_OBJECTS_MAX);
@@ -352,34 +354,35 @@ static int open_log(struct lp_shard *shard)
 	if (shard->options.log_records_max != 0)
 		options.limits.records_max = shard->options.log_records_max;
 	shard->limits = options.limits;
-	/* Read-only the log bounds what there may be, whatever the limit was when it was written.
+	/* Read-only, the log bounds the deferred payloads, whatever the limit was when it was
+	 * written.
 	 */
 	uint64_t deferred = shard->options.deferred_blocks_max;
 	if (shard->options.read_only)
 		deferred = LP_MAX(deferred, options.area.ring_blocks);
-	/* The index keeps at most one for each bad block, and pending two: the next comes while the
-	 * last is there. */
+	/* The index keeps at most one for each bad block, and pending two, because the next comes
+	 * while the last is still there. */
 	uint64_t records = 2 * (uint64_t)shard->options.bad_blocks_max;
 	int err = lpi_shard_count_records(shard, &records);
 	if (err == 0)
 		err = lp_pending_new(limit_of(deferred + records), &shard->pending);
-	/* A record may be replaced by another before it is gone; a replay may add what is in
-	 * frames. */
+	/* A record may be replaced by another before it is deleted, and a replay may add the
+	 * records of frames. */
 	if (err == 0 && !shard->options.read_only)
 		err = lp_deferrals_new(shard->space,
 				       limit_of(2 * deferred + records + options.area.ring_blocks),
 				       &shard->deferrals);
 	if (err == 0)
 		err = lp_log_new(&options, &shard->log);
-	/* What a process that died had written may be in the device's cache only: what is built on
-	 * it must not become durable before it (rule L3). */
+	/* Writes of a process that died may be in the device's cache only. Anything built on them
+	 * must not become durable before them (rule L3). */
 	if (err == 0 && !shard->options.read_only)
 		err = lp_bdev_flush_sync(lp_bdev_of(shard->log_chan));
 	return err == 0 ? lpi_shard_replay(shard) : err;
 }
 
-/* So many payloads wait: no more than fit the log when each takes two of its blocks, as those do
- * that come one by one. */
+/* Write-back starts at this number of waiting payloads: no more than fit into the log when each
+ * takes two of its blocks, as payloads that come one by one do. */
 static uint64_t writeback_start(const struct lp_shard *shard)
 {
 	uint64_t start =
@@ -484,7 +487,7 @@ int lp_shard_open(const struct lp_shard_options *options, struct lp_shard **ret_
 	lpi_shard_init_running(shard);
 	int err = shard->record == NULL || shard->change_bytes == NULL ? -ENOMEM : open_all(shard);
 	if (err < 0) {
-		/* The error that matters is the one we have. */
+		/* The first error is the one that matters. */
 		int ignored = lp_shard_close(shard, true);
 		(void)ignored;
 		return err;
@@ -522,7 +525,7 @@ static int open_on(struct lp_reactor *reactor, const struct lp_shard_options *op
 	if (err < 0)
 		return err;
 	LP_ASSERT(shard != NULL);
-	/* The log has been read, and is of no more use. */
+	/* The log has been read and is not needed any more. */
 	lp_log_free(shard->log);
 	shard->log = NULL;
 	close_channels(shard);
@@ -564,7 +567,7 @@ static void nothing_more(struct lp_work *work)
 	(void)work;
 }
 
-/* For how long the index has got nowhere, and why. */
+/* Since when the index has made no progress, and why. */
 struct patience {
 	uint64_t since_ns;
 	uint64_t progress;
@@ -586,7 +589,7 @@ static bool is_over(struct lp_shard *shard, struct patience *patience)
 	return patience->err < 0 && now_ns - patience->since_ns >= CLOSE_PATIENCE_NS;
 }
 
-/* 0, or why it is in vain. */
+/* 0, or why waiting is in vain. */
 static int wait_idle(struct lp_shard *shard, struct patience *patience)
 {
 	while (!lp_commit_is_idle(shard->commit) && shard->error == 0) {
@@ -597,14 +600,14 @@ static int wait_idle(struct lp_shard *shard, struct patience *patience)
 	return shard->error;
 }
 
-/* In their place, or where they stay. */
+/* All payloads are in their blocks, or settled. */
 static int land_pending(struct lp_shard *shard)
 {
 	const struct lp_pending_stats *stats = lp_pending_stats(shard->pending);
 	while (stats->versions > stats->settled && shard->error == 0) {
 		if (lp_writeback_is_full(shard->writeback))
-			return -ENOSPC; /* the log has it */
-		/* What is being moved waits for its frame, not for write-back. */
+			return -ENOSPC; /* the log keeps it */
+		/* A payload that is being moved waits for its frame, not for write-back. */
 		if (lp_writeback_is_idle(shard->writeback) && lp_commit_is_idle(shard->commit) &&
 		    lp_pending_writable(shard->pending) > 0)
 			lp_writeback_hurry(shard->writeback, UINT64_MAX);
@@ -613,7 +616,7 @@ static int land_pending(struct lp_shard *shard)
 	return shard->error;
 }
 
-/* What the index kept of them is deleted, durably. */
+/* The records of deferred payloads are deleted from the index, durably. */
 static int wait_deletions(struct lp_shard *shard, struct patience *patience)
 {
 	while (!lp_deferrals_is_settled(shard->deferrals) && shard->error == 0) {
@@ -634,7 +637,7 @@ static int checkpoint(struct lp_shard *shard, struct patience *patience)
 	return wait_idle(shard, patience);
 }
 
-/* Nothing is owed to the index any more. */
+/* All deferred index writes are done (rule L9). */
 static int pay_all(struct lp_shard *shard, struct patience *patience)
 {
 	while (lp_commit_whole_seq(shard->commit) < lp_commit_inserted_seq(shard->commit) &&
@@ -647,7 +650,7 @@ static int pay_all(struct lp_shard *shard, struct patience *patience)
 	return wait_idle(shard, patience);
 }
 
-/* False: not within the time there is. */
+/* False: not within the time allowed. */
 static bool is_resumed(struct lp_shard *shard, struct patience *patience)
 {
 	lpi_shard_resume_later(shard);
@@ -662,7 +665,7 @@ static bool is_resumed(struct lp_shard *shard, struct patience *patience)
 	return true;
 }
 
-/* Nobody else asks for a flush or a resume after this has returned. */
+/* After this has returned, no other part asks for a flush or a resume. */
 static int flush_index(struct lp_shard *shard, struct patience *patience)
 {
 	while (!lpi_shard_is_quiet(shard))
@@ -682,7 +685,7 @@ static int flush_index(struct lp_shard *shard, struct patience *patience)
 	return shard->error;
 }
 
-/* All that was put is durable, in its place, and in the index's tables. */
+/* All changes are durable, in their blocks, and in the index's tables. */
 static int settle(struct lp_shard *shard)
 {
 	struct patience patience = {.since_ns = 0};
@@ -699,7 +702,7 @@ static int settle(struct lp_shard *shard)
 		err = flush_index(shard, &patience);
 	if (err < 0)
 		return err;
-	/* Nothing of the log is needed any more: a last frame says so. */
+	/* No frame of the log is needed any more: a last frame says so. */
 	lpi_shard_trim(shard);
 	lp_commit_trim(shard->commit);
 	return wait_idle(shard, &patience);
@@ -740,10 +743,10 @@ bool lp_shard_is_stopped(const struct lp_shard *shard)
 	       lpi_shard_is_quiet(shard) && lp_log_is_idle(shard->log);
 }
 
-/* Stops what runs, in order or at once. */
+/* Stops all activity, in order or at once. */
 static int stop(struct lp_shard *shard, bool abandon)
 {
-	/* Nothing is given away while it is made durable what there is. */
+	/* No space is given away while the shard makes its changes durable. */
 	lpi_lend_stop(shard);
 	int err = abandon ? 0 : settle(shard);
 	lp_shard_stop(shard);
@@ -754,7 +757,7 @@ static int stop(struct lp_shard *shard, bool abandon)
 	return err;
 }
 
-/* Its jobs may still come to the barrier, and find nothing to wait for. */
+/* The index's jobs may still reach the barrier, and find nothing to wait for. */
 static int close_index(struct lp_shard *shard)
 {
 	int err = lp_kv_close(shard->kv);
@@ -765,7 +768,7 @@ static int close_index(struct lp_shard *shard)
 void lp_shard_close_index(struct lp_shard *shard)
 {
 	LP_ASSERT(shard->error != 0 && shard->closing);
-	/* What it could not write any more is in the log. */
+	/* Changes that the index could not write any more are in the log. */
 	int ignored = close_index(shard);
 	(void)ignored;
 }

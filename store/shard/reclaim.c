@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Room for the index on a full device (rules L8, S5).
  *
- * What a transaction will make the index write comes later, when a memtable is flushed and when
- * tables are compacted: so whether there is room is asked before, and answered so that what was let
- * in can always be written. Growth ends first; when little is left, rewriting does too; removals go
- * on, and are what makes room again. Three things turn them into room:
+ * A transaction causes index writes later, at a memtable flush and at compactions. Admission
+ * therefore checks the room first, and admits only changes that can always be written. As space
+ * runs out it refuses growth, then rewrites. Removals go on, because they make room. Three things
+ * turn removals into room:
  *
- *   records of the space   put, so that a chunk that holds nothing is known to, durably;
- *   a compaction           tombstones meet what they delete;
- *   returned chunks        that hold no object go to whoever leases them next.
+ *   records of the space   are put, so that an empty chunk is durably known to be empty;
+ *   a compaction           makes tombstones meet the records that they delete;
+ *   returned chunks        that hold no object can be leased by any part that needs one.
  *
- * They take time, and are of no use unless something was changed since: so they are done when
- * somebody is about to be refused, once for all who wait, and not again too soon. Chunks alone are
- * returned whenever the index was flushed and somebody lacks them.
+ * They take time, and are useless unless something was changed since the last time. So they are
+ * done when a change is about to be refused, once for all waiters, and not again too soon. Chunks
+ * alone are returned after an index flush when another part lacks them.
  */
 #include "base/error.h"
 #include "store/shard/shard_impl.h"
 
 #define ROUNDS_MAX   4096u
-#define PATIENCE_NS  LP_NS_PER_S /* of those who wait */
+#define PATIENCE_NS  LP_NS_PER_S /* of the waiters */
 #define AGAIN_NS     LP_NS_PER_MS
-#define FRAMES_MIN   1000u /* of rewriting are worth another one, too */
+#define FRAMES_MIN   1000u /* of rewriting make another reclaim worthwhile, too */
 #define SURPLUS_FREE 8u    /* times the low-water mark is more than needed */
 
 static void step(struct lp_shard *shard);
@@ -46,7 +46,8 @@ static void return_chunks(struct lp_shard *shard)
 {
 	struct lpi_reclaim *reclaim = &shard->reclaim;
 	for (uint32_t i = 0; i < reclaim->chunk_cnt; i++) {
-		/* What cannot be returned stays leased, and is found empty at the next opening. */
+		/* A chunk that cannot be returned stays leased, and the next opening finds it
+		 * empty. */
 		int ignored = lp_chunks_return(shard->chunks, shard->options.shard_idx,
 					       LP_CHUNK_USE_OBJECTS, reclaim->chunks[i]);
 		(void)ignored;
@@ -62,7 +63,8 @@ static void work_run(struct lp_work *work)
 		return_chunks(shard);
 		return;
 	}
-	/* A failure comes as an event, or does not matter: there is no more room than before. */
+	/* A failure comes as an event, or does not matter: then there is no more room than before.
+	 */
 	shard->reclaim.result = lp_kv_compact(shard->kv, open_end, open_end);
 }
 
@@ -88,7 +90,7 @@ static void end(struct lp_shard *shard)
 	struct lpi_reclaim *reclaim = &shard->reclaim;
 	uint64_t now_ns = now_of(shard);
 	reclaim->is_running = false;
-	/* Half of the time at most. */
+	/* At most half of the time is spent on reclaims. */
 	reclaim->next_ns = now_ns + (now_ns - reclaim->start_ns);
 	lp_timer_stop(shard->options.reactor, &reclaim->timer);
 	tell(shard, 0);
@@ -110,7 +112,8 @@ static void step(struct lp_shard *shard)
 		return;
 	}
 	if (!reclaim->is_checkpointed) {
-		/* A record counts when it is in the index: then the compaction's flush has it. */
+		/* A record counts when it is in the index, because only then the compaction's flush
+		 * includes it. */
 		if (!lpi_shard_checkpoint_some(shard) || ++reclaim->rounds >= ROUNDS_MAX)
 			reclaim->is_checkpointed = true;
 		lp_commit_wait_inserted(shard->commit, &reclaim->waiter);
@@ -131,7 +134,7 @@ static void step(struct lp_shard *shard)
 
 static void told(struct lp_commit_waiter *waiter, int result)
 {
-	(void)result; /* the shard's error is looked at */
+	(void)result; /* the shard's error is checked instead */
 	step(LP_CONTAINER_OF(waiter, struct lp_shard, reclaim.waiter));
 }
 
@@ -140,7 +143,7 @@ static void timer_fire(struct lp_timer *timer)
 	tell(LP_CONTAINER_OF(timer, struct lp_shard, reclaim.timer), -ENOSPC);
 }
 
-/* If nothing was changed since the last one, it is in vain. */
+/* If nothing was changed since the last reclaim, another one is in vain. */
 static bool is_worth_it(const struct lp_shard *shard)
 {
 	const struct lpi_reclaim *reclaim = &shard->reclaim;
@@ -175,7 +178,7 @@ static void start_fire(struct lp_timer *timer)
 		tell(shard, 0);
 }
 
-/* Now, or soon; or not at all. */
+/* Starts a reclaim now, later, or not at all. */
 static void consider(struct lp_shard *shard)
 {
 	struct lpi_reclaim *reclaim = &shard->reclaim;
@@ -201,7 +204,8 @@ bool lpi_reclaim_has_room(const struct lp_shard *shard, enum lp_shard_use use)
 	uint64_t room = lp_blockfs_room_bytes(shard->files);
 	switch (use) {
 	case LP_SHARD_GROWS:
-		/* Who writes faster than compactions do makes them larger than planned. */
+		/* Writers that are faster than compactions make the compactions larger than
+		 * planned. */
 		return room >= shard->plan.grow_bytes + lp_kv_debt_bytes(shard->kv);
 	case LP_SHARD_REWRITES:
 		return room >= shard->plan.rewrite_bytes;
@@ -231,7 +235,7 @@ void lp_shard_note_removal(struct lp_shard *shard)
 	shard->removals++;
 }
 
-/* What rewrites may wait for compactions: it needs no room but theirs. */
+/* Rewrites may wait for compactions, because they need no room beyond that of the compactions. */
 static bool compactions_may_help(const struct lp_shard *shard, enum lp_shard_use use)
 {
 	return lp_kv_debt_bytes(shard->kv) > 0 && lp_kv_compact_error(shard->kv) == 0 &&
@@ -249,7 +253,7 @@ bool lp_shard_takes_no_more(const struct lp_shard *shard)
 int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use)
 {
 	LP_ASSERT(!shard->options.read_only);
-	/* The index has stopped for want of space: what is let in only waits in the log. */
+	/* The index has stopped for lack of space: changes that are let in only wait in the log. */
 	if (lp_kv_error(shard->kv) == -ENOSPC && use != LP_SHARD_FREES)
 		return -ENOSPC;
 	if (lpi_reclaim_has_room(shard, use))
@@ -297,7 +301,7 @@ void lpi_reclaim_init(struct lp_shard *shard)
 	reclaim->work = (struct lp_work){.run = work_run, .done = work_done};
 	reclaim->timer.fire = timer_fire;
 	reclaim->start_timer.fire = start_fire;
-	shard->removals = 1; /* before it was opened, perhaps */
+	shard->removals = 1; /* there may have been some before the opening */
 	lpi_space_waiters_init(&reclaim->waiters);
 }
 
@@ -311,7 +315,7 @@ void lpi_reclaim_stop(struct lp_shard *shard)
 	lp_timer_stop(shard->options.reactor, &shard->reclaim.timer);
 	if (lp_timer_is_armed(&shard->reclaim.start_timer)) {
 		lp_timer_stop(shard->options.reactor, &shard->reclaim.start_timer);
-		step(shard); /* ends it */
+		step(shard); /* ends the reclaim */
 	}
 	tell(shard, -EIO);
 }

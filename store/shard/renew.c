@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Payloads that wait for space of an image's host (rules S7, L6).
  *
- * A payload whose place has no space there holds its frame, and so the log behind it, until the
- * host has space again. One such payload is enough: removals fill the log behind it. So when half
- * of the log is needed, the oldest of them ride once more, in the frame that collects. When that is
- * durable the former version is superseded, as by any overwrite, and the log is trimmed.
+ * A payload whose block has no space in the host holds its frame, and so the log behind it, until
+ * the host has space again. One such payload is enough to fill the log: removals fill the rest. So
+ * when half of the log is in use, the oldest payloads are written again in the collecting frame.
+ * When that frame is durable the former version is superseded, as by any overwrite, and the log is
+ * trimmed.
  *
  *   a crash before that    the old frame has the payload, and the log keeps it
  *   a crash after it       the new frame has the same bytes; it wins, as the newer one
  *
- * The index would be the other place for them, as for blocks that cannot be written
- * (shard/bad_blocks.c). But it has only so much space of the host as its chunks have, which
- * removals need.
+ * The payloads could go to the index instead, as those of blocks that cannot be written do
+ * (shard/bad_blocks.c). But the index has only the host space that its chunks have, and removals
+ * need that.
  *
- * It must lead somewhere. So nothing is renewed unless the log may be trimmed up to there by all
- * others, nor before the frame of the last ones is durable, nor where payloads are most of what the
- * log has. That last case is kept away by a bound: while the host is full, no more is deferred to
- * new places than write-back begins with, a third of the log, and half as much again to others.
+ * A renewal must gain room. So nothing is renewed unless all other users of the log allow a trim up
+ * to there, nor before the frame of the last renewed payloads is durable, nor where payloads are
+ * most of the log's content. A bound prevents that last case. While the host is full, payloads for
+ * new places are deferred only up to the number at which write-back begins, a third of the log, and
+ * payloads for other places up to half as much again.
  */
 #include "store/shard/shard_impl.h"
 
-/* Of the log, so much must be neither payloads that wait nor free. */
+/* Of the log, at least this part must be neither waiting payloads nor free. */
 #define GAIN_SHARE 8u
 
 static struct lp_bdev *data_bdev(const struct lp_shard *shard)
@@ -28,7 +30,7 @@ static struct lp_bdev *data_bdev(const struct lp_shard *shard)
 	return lp_bdev_of(shard->data);
 }
 
-/* Something waits for the host, or has done so a moment ago. */
+/* A payload waits for the host, or did a moment ago. */
 static bool is_host_full(const struct lp_shard *shard)
 {
 	return lp_writeback_is_full(shard->writeback) || lp_bdev_is_host_full(data_bdev(shard));
@@ -66,7 +68,8 @@ void lpi_renew_some(struct lp_shard *shard, uint64_t seq)
 	while (lp_pending_room(shard->pending) > 0 &&
 	       lp_pending_find_old(shard->pending, LP_MIN(seq, others - 1), &block, &seg) &&
 	       lp_commit_reserve(shard->commit, &need)) {
-		/* Who it belongs to nobody asks: the block is what it is found by. */
+		/* The owner of the block does not matter here: payloads are found by their block.
+		 */
 		const struct lp_log_payload about = {.device_block = block.block, .crc = block.crc};
 		lp_commit_data(shard->commit, &about, seg);
 		shard->renewed_seq = lp_commit_seq(shard->commit);
@@ -91,9 +94,9 @@ bool lp_shard_may_defer(const struct lp_shard *shard, uint64_t cnt, bool is_to_n
 	if (cnt == 0 || LP_LIKELY(!is_host_full(shard)))
 		return true;
 	uint64_t held = stats->versions - stats->stuck - stats->settled;
-	/* Those that ride once more are there twice. */
+	/* Renewed payloads are counted twice. */
 	held -= is_under_way(shard) ? LP_MIN(held, shard->renewed_cnt) : 0;
-	/* Whoever is alone may have all there is, or he would wait for ever. */
+	/* If no payload waits, a write may use all the room, or it would wait for ever. */
 	if (held == 0)
 		return true;
 	uint64_t limit = shard->start_versions + (is_to_new_place ? 0 : shard->start_versions / 2);

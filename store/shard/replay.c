@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a shard makes of its log when it is opened.
+/* Replay of the log when a shard is opened.
  *
- * Frames are delivered before it is known whether the log is sound (rule L1): until then what is
- * made of them stays in memory: batches go into the memtable, changes into the space, and of the
- * payloads only where they are and where they belong. All frames are looked through before the
- * first payload is touched, since a later frame may have freed or replaced its block (rule S3).
+ * Frames are delivered before it is known whether the log is sound (rule L1). Until then their
+ * content stays in memory: batches go into the memtable, changes into the space, and of the
+ * payloads only the blocks in the log and on the device. The replay looks through all frames before
+ * it touches the first payload, because a later frame may have freed or replaced its block (rule
+ * S3).
  *
- * When the log has been judged sound, the payloads that are left are read back from it, checked
- * again, written to their places, and flushed: so a shard that serves has nothing pending from a
- * former run but what cannot be written. That goes in batches, which are pieces of the log: what a
- * frame has in one run is read in one, headers between included, while in the order of their places
- * each block would be a read of its own. Within a batch they are written in the order of their
- * places. So the buffers that are needed do not depend on how much the log holds. Read-only the
- * payloads go into pending instead, in buffers made for them: readers look there first.
+ * When the log has been judged sound, the replay reads the remaining payloads back from it, checks
+ * them again, writes them to their blocks, and flushes. So a shard that serves has nothing pending
+ * from a former run except payloads that cannot be written. This goes in batches, which are pieces
+ * of the log. The payloads that a frame has in one run are read in one read, with the headers
+ * between them. In the order of their device blocks, each block would need a read of its own.
+ * Within a batch the payloads are written in the order of their device blocks. So the number of
+ * buffers does not depend on the size of the log. Read-only, the payloads go into pending instead,
+ * in buffers made for them, because readers look there first.
  *
- * Of payloads that the index keeps (store/commit/deferred_records.h) what is there after the replay
- * is written: a record whose block is free is only deleted, unless it stays. It wins over a payload
- * in the frame that puts it, or before; and also does when it has been deleted since, for then its
- * block has been written. They are read from the index in the order of their numbers, and written
- * in batches by place.
+ * The payloads that the index keeps (store/commit/deferred_records.h), as they are after the
+ * replay, are written too. A record whose block is free is only deleted, unless it stays. A record
+ * wins over a payload in the frame that puts it, or in an earlier one. It wins even if it was
+ * deleted since, because then its block has been written. Records are read from the index in the
+ * order of their numbers, and written in batches by device block.
  *
- * A payload whose block cannot be written stays where it is (rule L6): in the log, until the shard
- * runs and moves it (shard/bad_blocks.c), or in its record. Records that stay are tried for free
- * blocks, too: should that succeed the block is good again. One whose place in an image file has no
- * space in the host stays there as well (P6): it is pending as if the shard had run all the time,
- * so the log keeps its frame, and write-back tries it again for ever.
+ * A payload whose block cannot be written stays where it is (rule L6): in the log until the shard
+ * runs and moves it (shard/bad_blocks.c), or in its record. The replay also tries to write records
+ * that stay and whose blocks are free. If that succeeds the block is good again. A payload whose
+ * block in an image file has no space in the host stays where it is as well (P6). It is pending as
+ * if the shard had never stopped: the log keeps its frame, and write-back tries it again for ever.
  *
- * A crash in between is a crash before: the log still has all of it, and the index its records,
- * which are deleted when the shard runs. Damage to one is no less than damage to a frame: the shard
- * is refused; read-only it is left out, and the block's checksum tells.
+ * A crash during the replay is like a crash before it: the log still has all frames, and the index
+ * its records, which are deleted when the shard runs. Damage to a record is as bad as damage to a
+ * frame: the shard is refused. Read-only, a damaged record is left out, and the block's checksum
+ * shows the damage.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -43,17 +46,17 @@
 #include "store/shard/shard_impl.h"
 
 #define STALL_RETRY_NS    (10 * LP_NS_PER_MS)
-#define STALL_RETRIES_MAX 6000u /* a minute */
-#define IDLE_PAUSES_MAX   100u  /* a second in all */
+#define STALL_RETRIES_MAX 6000u /* one minute */
+#define IDLE_PAUSES_MAX   100u  /* one second in all */
 #define RESUME_PAUSE_NS   (200 * LP_NS_PER_MS)
 #define RESUMES_MAX       5u
 #define LAND_BLOCKS       2048u /* of the log: one batch */
 #define LAND_FLIGHT_MAX   128u
-#define LAND_READ_BLOCKS  256u /* one read */
-#define LAND_GAP_BLOCKS   8u   /* read along with what is wanted on either side */
-#define LAND_WRITES_MAX   5u   /* tries of a batch */
+#define LAND_READ_BLOCKS  256u /* of one read */
+#define LAND_GAP_BLOCKS   8u   /* read along with the wanted blocks on either side */
+#define LAND_WRITES_MAX   5u   /* attempts to write a batch */
 #define BUFS_SLAB_BYTES   (UINT64_C(1) << 20)
-#define FRAME_RECORDS_MAX LP_LOG_FRAME_BLOCKS_MAX /* each is longer than a block */
+#define FRAME_RECORDS_MAX LP_LOG_FRAME_BLOCKS_MAX /* each record is longer than a block */
 
 struct record_walk;
 
@@ -63,8 +66,8 @@ struct replay {
 	struct lp_kv_batch *batch;
 	struct lp_replay_payloads *payloads;
 	struct record_walk *walk;
-	uint64_t record_cnt;  /* of the index, whose blocks are in use */
-	uint32_t idle_pauses; /* in all */
+	uint64_t record_cnt;  /* records of the index whose blocks are in use */
+	uint32_t idle_pauses; /* during the whole replay */
 	bool has_begun;
 	bool done;
 };
@@ -77,8 +80,8 @@ static void pause_for(uint64_t pause_ns)
 	(void)nanosleep(&pause, NULL);
 }
 
-/* A full memtable waits for its flush, and that perhaps for a compaction. One that is slow is
- * waited for: who gave up would begin it anew at the next start, and get no further. */
+/* A full memtable waits for its flush, and the flush may wait for a compaction. The replay waits
+ * for a slow one, because giving up would begin it anew at the next start, and get no further. */
 static int bear_stall(struct lp_shard *shard, uint32_t *stalls)
 {
 	uint32_t max = shard->options.replay_stalls_max;
@@ -93,21 +96,22 @@ static int bear_stall(struct lp_shard *shard, uint32_t *stalls)
 	return 0;
 }
 
-/* A flush has failed, for want of space perhaps: what can be had again has been freed by the index
- * itself, or by another shard. */
+/* A flush has failed, possibly for lack of space. Space that can be regained has been freed by the
+ * index itself, or by another shard. */
 static int bear_failure(struct lp_shard *shard, uint32_t *failures, int err)
 {
 	if (++*failures > RESUMES_MAX)
 		return err;
 	if (shard->options.sim_clock == NULL)
 		pause_for(RESUME_PAUSE_NS);
-	int ignored = lp_kv_resume(shard->kv); /* if it fails, so does the next write */
+	int ignored = lp_kv_resume(shard->kv); /* if it fails, the next write fails too */
 	(void)ignored;
 	return 0;
 }
 
-/* What a log has fills many memtables, and faster than tables are merged: on a device that is
- * nearly full a compaction of all of them would not find its room, and none would ever again. */
+/* The content of a log fills many memtables, and faster than tables are merged. On a device that is
+ * nearly full a compaction of all of them would not find its room, and no later one would either.
+ */
 static bool should_compact_first(const struct lp_shard *shard)
 {
 	uint64_t debt = lp_kv_debt_bytes(shard->kv);
@@ -116,7 +120,7 @@ static bool should_compact_first(const struct lp_shard *shard)
 	       lp_blockfs_room_bytes(shard->files) < shard->plan.grow_bytes + debt;
 }
 
-/* False: the index does nothing by itself. */
+/* False: the index does nothing in the background. */
 static bool wait_for_index(struct replay *replay)
 {
 	struct lp_shard *shard = replay->shard;
@@ -137,7 +141,7 @@ static void keep_room(struct replay *replay)
 		;
 }
 
-/* So do we wait; for a bounded time where something has failed. */
+/* A stalled write is waited for. After a failure the wait is bounded. */
 static int write_batch(struct lp_shard *shard, struct lp_kv_batch *batch)
 {
 	uint32_t stalls = 0;
@@ -156,10 +160,10 @@ static int write_batch(struct lp_shard *shard, struct lp_kv_batch *batch)
 	return err;
 }
 
-/* What may be owed of a frame whose group the index has (rule L9). Nothing else of it: for until
- * the replay has come to the end the index has older records than it had, and should that become
- * durable and no more, the next start must find where the index stands, and what is in use, as it
- * was. */
+/* The records of a frame whose group is in the index, but whose own index write may still be
+ * deferred (rule L9). Nothing else of such a frame is written again. Until the replay reaches the
+ * end, the index has older records than it had before. If that state became durable and nothing
+ * more, the next start must still find the index's position and the blocks in use as they were. */
 struct owed_walk {
 	struct lp_kv_batch_visitor visitor;
 	struct lp_kv_batch *batch;
@@ -212,8 +216,8 @@ static int read_applied(struct lp_shard *shard, const struct lp_key *key, uint64
 	return err;
 }
 
-/* The index now has all of the frames, and says so: else the log would be kept, as if something
- * were still owed. */
+/* The index now has all of the frames, and its record says so. Otherwise the log would be kept, as
+ * if some index writes were still deferred. */
 static int declare_whole(struct replay *replay)
 {
 	struct lp_key key;
@@ -231,7 +235,8 @@ static int declare_whole(struct replay *replay)
 	return err < 0 ? err : write_batch(replay->shard, replay->batch);
 }
 
-/* The first frame of the log is the first that the index lacks something of, or an older one. */
+/* The first frame of the log is the first frame with a change that the index lacks, or an older
+ * one. */
 static int check_begin(struct replay *replay, uint64_t seq)
 {
 	uint64_t whole_seq = replay->shard->whole_seq;
@@ -245,9 +250,9 @@ static int check_begin(struct replay *replay, uint64_t seq)
 		(unsigned long long)seq, (unsigned long long)whole_seq);
 }
 
-/* Whether the block is the shard's is asked later, and only of what is still wanted: the chunk of a
- * frame that is done with may have been returned since. But no device has such a block, and one
- * behind the last of all would be block 0. */
+/* Whether the block belongs to the shard is checked later, and only for payloads that are still
+ * wanted, because the chunk of an obsolete frame may have been returned since. But no device has
+ * such a block, and a block behind the last possible one would wrap to block 0. */
 static int check_device_block(const struct lp_log_view *view, uint64_t block, uint64_t log_block)
 {
 	if (block < LP_DEVICE_BLOCKS_MAX)
@@ -276,8 +281,9 @@ static int replay_payloads(struct replay *replay, const struct lp_log_view *view
 	return err;
 }
 
-/* Records that a frame puts, and does not delete again: each has newer content for its block than
- * the payloads of this frame and of those before it, also when the record itself is gone by now. */
+/* Records that a frame puts and does not delete again. Each has newer content for its block than
+ * the payloads of this frame and of those before it, even if the record itself is deleted by now.
+ */
 struct record_walk {
 	struct lp_kv_batch_visitor visitor;
 	uint32_t cnt;
@@ -395,7 +401,7 @@ struct land_op {
 
 struct land_item {
 	struct lp_replay_payload payload;
-	uint64_t record; /* that it is of; 0: of the log */
+	uint64_t record; /* number of its record; 0: from the log */
 	uint32_t at;     /* this block of `bytes` */
 	bool stays;      /* the record does */
 };
@@ -410,7 +416,7 @@ struct land_stuck {
 /* One batch. */
 struct landing {
 	struct replay *replay;
-	struct lp_bufs *bufs; /* read-only: what pending holds */
+	struct lp_bufs *bufs; /* read-only: for the buffers that pending holds */
 	uint32_t cnt;
 	uint32_t op_cnt;
 	uint32_t flight;
@@ -456,9 +462,9 @@ static int land_wait(struct landing *landing)
 	return result;
 }
 
-/* A frame is our own and its crc was right; still nothing is written but into blocks of this shard.
- * Of a block that it gave away no payload is left here: it was free before, and replay_frees() has
- * dropped them. */
+/* A frame is our own and its crc was right. Still the replay writes only into blocks of this shard.
+ * A block that the shard gave away has no payload left here: it was free before, and replay_frees()
+ * has dropped its payloads. */
 static int check_place(const struct lp_shard *shard, const struct lp_replay_payload *payload)
 {
 	if (lp_space_has(shard->space, payload->extent))
@@ -469,7 +475,7 @@ static int check_place(const struct lp_shard *shard, const struct lp_replay_payl
 			  (unsigned long long)payload->extent.block);
 }
 
-/* The block of a record is written, and that of no other owner. */
+/* Whether a record is written: its block is in use. The block cannot have another owner. */
 static bool is_wanted(const struct lp_shard *shard, uint64_t block)
 {
 	return lp_space_is_used(shard->space, (struct lp_extent){block, 1});
@@ -489,8 +495,8 @@ static int by_place(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* All payloads that the log has to give, in the order in which it has them. *ret_cnt: how many
- * there is room for. */
+/* All payloads that the log still has to deliver, in log order. *ret_cnt: on entry the room in
+ * `all`. */
 static int land_collect(const struct replay *replay, struct lp_replay_payload *all,
 			uint64_t *ret_cnt)
 {
@@ -501,7 +507,7 @@ static int land_collect(const struct replay *replay, struct lp_replay_payload *a
 	while (err == 0 && lp_replay_payloads_next(replay->payloads, at, &payload)) {
 		LP_ASSERT(payload.extent.cnt == 1 && cnt < *ret_cnt);
 		at = payload.extent.block + 1;
-		/* Frames before this one were still there, but are done with. */
+		/* Earlier frames were still in the log, but are not needed any more. */
 		if (payload.seq < replay->recovery.oldest_needed)
 			continue;
 		all[cnt++] = payload;
@@ -559,7 +565,7 @@ static int land_read(struct landing *landing)
 	return err == 0 ? land_check(landing) : err;
 }
 
-/* Neighbours in both places at once. */
+/* Payloads that are neighbours both in `bytes` and on the device are written together. */
 static int land_write_once(struct landing *landing)
 {
 	const struct land_item *items = landing->items;
@@ -588,7 +594,7 @@ static int stuck_grow(struct landing *landing)
 	return 0;
 }
 
-/* err: what its write said. What the index keeps since it was bad goes on being so. */
+/* err: result of the block's write. A record that was marked bad before stays marked. */
 static int land_stick(struct landing *landing, const struct land_item *item, int err)
 {
 	struct lp_shard *shard = landing->replay->shard;
@@ -607,7 +613,7 @@ static int land_stick(struct landing *landing, const struct land_item *item, int
 	return 0;
 }
 
-/* One after the other: so it is known which cannot be. */
+/* Writes one payload at a time, which shows which ones cannot be written. */
 static int land_write_each(struct landing *landing)
 {
 	for (uint32_t i = 0; i < landing->cnt; i++) {
@@ -652,10 +658,10 @@ static int land_pend_one(struct lp_shard *shard, const struct land_stuck *stuck,
 		err = lp_pending_add_kept(shard->pending, seq, &about, stuck->seg, record);
 	else
 		err = lp_pending_add(shard->pending, seq, about.block, stuck->seg, about.crc);
-	return err == -EAGAIN ? -ENOSPC : err; /* fewer may wait than did */
+	return err == -EAGAIN ? -ENOSPC : err; /* fewer payloads may wait than did before */
 }
 
-/* What could not be written is pending, and needs its frame, or its record. */
+/* A payload that could not be written is pending, and needs its frame or its record. */
 static int land_pend(struct landing *landing)
 {
 	struct lp_shard *shard = landing->replay->shard;
@@ -685,7 +691,7 @@ static void land_stuck_free(struct landing *landing)
 	free(landing->stuck);
 }
 
-/* The number of the frame means nothing any more: all of them are durable. */
+/* The frame number means nothing any more, because all frames are durable. */
 static int land_hold(struct landing *landing)
 {
 	struct replay *replay = landing->replay;
@@ -694,12 +700,13 @@ static int land_hold(struct landing *landing)
 		const struct land_item *item = &landing->items[i];
 		struct lp_seg seg = {.buf = lp_buf_new(landing->bufs, (uint32_t)LP_BLOCK_BYTES),
 				     .len = (uint32_t)LP_BLOCK_BYTES};
-		LP_ASSERT(seg.buf != NULL); /* there is one for each */
+		LP_ASSERT(seg.buf != NULL); /* there is one for each payload */
 		memcpy(seg.buf->data, landing->bytes + item->at * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
 		err = lp_pending_add(replay->shard->pending, replay->recovery.last_seq,
 				     item->payload.extent.block, seg, item->payload.crc);
 		lp_buf_put(seg.buf);
-		/* To be named; more than can be do no harm, for nobody writes there. */
+		/* Noted so that it can be reported. Too many do no harm, because a read-only shard
+		 * writes nowhere. */
 		bool is_noted =
 			item->stays && lpi_bad_note(replay->shard, item->payload.extent.block);
 		(void)is_noted;
@@ -717,7 +724,7 @@ static int land_flush(struct landing *landing)
 	return land_wait(landing);
 }
 
-/* Read-only they go into memory instead. */
+/* Read-only, the payloads go into memory instead. */
 static int land_put(struct landing *landing)
 {
 	return landing->replay->shard->options.read_only ? land_hold(landing) : land_write(landing);
@@ -754,8 +761,8 @@ static int land_log(struct landing *landing)
 
 /* --- Payloads that the index keeps ------------------------------------------------------------ */
 
-/* Calls for each record, in the order of their numbers. Read-only those that are damaged are left
- * out: they have been recorded. */
+/* Calls for each record, in the order of their numbers. Read-only, damaged records are left out;
+ * the damage has been recorded. */
 static int each_record(struct lp_shard *shard, void *arg,
 		       int (*call)(void *arg, uint64_t number,
 				   const struct lp_deferred_value *about, const uint8_t *block))
@@ -821,7 +828,7 @@ static bool is_tried(const struct lp_shard *shard, const struct lp_deferred_valu
 	return stays || is_wanted(shard, about->device_block);
 }
 
-/* It will be deleted; until that is durable its block gets no new owner. */
+/* The record will be deleted. Until that is durable its block gets no new owner. */
 static int find_record(void *arg, uint64_t number, const struct lp_deferred_value *about,
 		       const uint8_t *block)
 {

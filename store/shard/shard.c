@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shard that runs: what happens in one part is told to the others here, and nowhere else.
+/* Running shard: this file alone tells each part of a shard what happens in the others.
  *
  *   a frame is durable     -> space and pending learn it; write-back looks; the log is trimmed
  *   payloads are settled   -> the log is trimmed; records of them are deleted
  *   the index has flushed  -> space learns what is persisted; the log is trimmed
- *   the log is half full   -> write-back hurries, what is owed to the index is paid, the space is
+ *   the log is half full   -> write-back hurries, deferred index writes are done, the space is
  *                             checkpointed, the index flushes
- *   space runs low         -> a chunk is leased, by a helper
+ *   space runs low         -> a helper leases a chunk
  *
  * The oldest frame that the log must keep is the lowest of three: the first that the index has not
- * persisted whole (rule L9), the first with a payload that is not in its place, and the first with
+ * persisted whole (rule L9), the first with a payload that is not in its block, and the first with
  * a change of space that no persisted record contains (rule S2).
  */
 #include <stdio.h>
@@ -26,9 +26,9 @@
 #define RESUME_NS              LP_NS_PER_S
 #define REFUSED_NS             (10 * LP_NS_PER_MS)
 #define RESUMES_MAX            5u
-#define REREADS_MAX            5u /* a RESUME_NS apart */
+#define REREADS_MAX            5u /* with RESUME_NS between them */
 
-/* What did not work, and if it was a device what that said last. */
+/* The operation that failed, and the last error of the device if one failed. */
 static void set_reason(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
 {
 	struct lp_bdev_failure failure;
@@ -50,15 +50,16 @@ static void set_reason(struct lp_shard *shard, int err, const char *what, struct
 		       lp_strerror(err));
 }
 
-/* Rule L7. bdev: where it failed; NULL: it was no device. */
+/* Rule L7. bdev: the device that failed; NULL: no device failed. */
 void lpi_shard_fail(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
 {
-	LP_ASSERT(err < 0); /* else it would not have failed, and be told again */
+	LP_ASSERT(err <
+		  0); /* otherwise it would not count as failed, and would be reported again */
 	if (shard->error != 0)
 		return;
 	shard->error = err;
 	set_reason(shard, err, what, bdev);
-	/* What waits for durability is told; nothing more is taken in (rule L7). */
+	/* Waiters for durability are told, and nothing more is admitted (rule L7). */
 	if (lp_commit_error(shard->commit) == 0)
 		lp_commit_abort(shard->commit);
 	lp_writeback_stop(shard->writeback);
@@ -85,7 +86,7 @@ void lpi_shard_trim(struct lp_shard *shard)
 	oldest = LP_MIN(oldest, lp_pending_oldest_seq(shard->pending));
 	oldest = LP_MIN(oldest, lp_space_log_start(shard->space));
 	oldest = LP_MIN(oldest, lp_log_durable_seq(shard->log) + 1);
-	/* Never back. */
+	/* The trim position never moves back. */
 	oldest = LP_MAX(oldest, shard->trimmed_seq);
 	shard->trimmed_seq = oldest;
 	if (lp_log_error(shard->log) == 0)
@@ -116,9 +117,10 @@ static void ask_again(struct lp_shard *shard, uint64_t pause_ns)
 		       lp_reactor_now_ns(shard->options.reactor) + pause_ns);
 }
 
-/* Flushed, perhaps, but nobody knows up to where, so nothing is trimmed. As long as there is room
- * others write, and the next flush makes a newer table, which says it, too. When there is none and
- * it cannot be read again and again, all who write would wait for ever. */
+/* The index may have flushed, but it is not known up to which frame, so nothing is trimmed. As long
+ * as the log has room, writes go on, and the next flush makes a newer table, which also has the
+ * number. When the log has no room and the number cannot be read for REREADS_MAX tries, all writers
+ * would wait for ever, so the shard fails. */
 static void reread_failed(struct lp_shard *shard)
 {
 	if (shard->is_door_closed && ++shard->reread_failures > REREADS_MAX)
@@ -127,10 +129,10 @@ static void reread_failed(struct lp_shard *shard)
 		ask_again(shard, RESUME_NS);
 }
 
-/* Refused: nothing has begun, and what stalls the index (a compaction, or flushes of older
- * memtables) may end without a word, or with less persisted than was wanted. While the log is tight
- * nobody writes, so no memtable fills by itself: it is asked again. Real failures come as events,
- * too. */
+/* The flush was refused: nothing has begun. The cause of the stall (a compaction, or flushes of
+ * older memtables) may end without an event, or with less persisted than needed. While the log is
+ * tight nothing is written, so no memtable fills by itself. Therefore the flush is requested again.
+ * Real failures come as events, too. */
 static void flush_done(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, flush_work);
@@ -142,12 +144,12 @@ static void flush_done(struct lp_work *work)
 		reread_failed(shard);
 	} else {
 		shard->reread_failures = 0;
-		relieve(shard); /* what was asked for meanwhile found it busy */
+		relieve(shard); /* requests made meanwhile found it busy */
 	}
 }
 
-/* Once at a time. Whether one has ended the index must say: how much is persisted does not tell,
- * for frames that put nothing into it have numbers, too. */
+/* One flush at a time. Only the index can say whether a flush has ended. The persisted number
+ * cannot, because frames that put nothing into the index have numbers, too. */
 void lpi_shard_flush_index(struct lp_shard *shard)
 {
 	if (lp_kv_is_flushing(shard->kv) || shard->closing ||
@@ -181,10 +183,10 @@ bool lpi_shard_checkpoint_some(struct lp_shard *shard)
 	return true;
 }
 
-/* The log fills up: whatever keeps its oldest frames is done now. A record helps only when it is
- * persisted: so the index flushes when all of them are in it, once; for each flush makes a table,
- * and whatever is looked up then is looked for in one more. It flushes earlier when there is no
- * time for that. */
+/* The log fills up, so all work that frees its oldest frames is done now. A record helps only when
+ * it is persisted. So the index flushes once, when all records are in it, because each flush makes
+ * a table, and every later lookup must search one table more. It flushes earlier when time is
+ * short. */
 static void relieve(struct lp_shard *shard)
 {
 	bool is_tight = lp_log_is_tight(shard->log);
@@ -210,19 +212,19 @@ static void relieve(struct lp_shard *shard)
 	if (is_wanted && lp_commit_inserted_seq(shard->commit) >= shard->record_seq &&
 	    (!some_are_missing || is_tight))
 		lpi_shard_flush_index(shard);
-	/* Who waits for room would wait for what does not come. */
+	/* Otherwise waiters for room would wait for room that does not come. */
 	if (lp_writeback_is_full(shard->writeback) && lp_shard_is_stuck(shard))
 		lp_commit_wake_room(shard->commit);
 }
 
-/* --- What the pipeline tells ------------------------------------------------------------------ */
+/* --- Events of the pipeline ------------------------------------------------------------------- */
 
 static struct lp_shard *of_commit(struct lp_commit_events *events)
 {
 	return LP_CONTAINER_OF(events, struct lp_shard, commit_events);
 }
 
-/* A payload holds the buffer it came in, which may be much larger. */
+/* A payload holds the buffer that it came in, which may be much larger than the payload. */
 static bool is_short_of_bufs(const struct lp_shard *shard)
 {
 	struct lp_bufs_stats stats;
@@ -236,7 +238,7 @@ static void on_durable(struct lp_commit_events *events, uint64_t seq,
 		       const struct lp_log_change *changes, uint32_t change_cnt)
 {
 	struct lp_shard *shard = of_commit(events);
-	/* A change of the log is one of the space: the same 16 bytes. */
+	/* A change of the log and one of the space have the same 16 bytes. */
 	for (uint32_t i = 0; i < change_cnt; i++) {
 		lp_log_change_encode(&changes[i],
 				     shard->change_bytes + (size_t)i * LP_LOG_CHANGE_SIZE);
@@ -262,24 +264,24 @@ static void on_numbered(struct lp_commit_events *events, uint64_t from, uint64_t
 	struct lp_shard *shard = of_commit(events);
 	lp_pending_renumber(shard->pending, from, to);
 	lpi_renew_numbered(shard, from, to);
-	/* Records made for the old number count as not made: a later checkpoint makes them again.
-	 */
+	/* Records made for the old number do not count; a later checkpoint makes them again. */
 	lp_space_checkpoint_abandon(shard->space, from);
 	if (shard->record_seq == from)
-		shard->record_seq = 0; /* none is on its way */
+		shard->record_seq = 0; /* no record is on its way */
 }
 
 static void on_inserted(struct lp_commit_events *events, uint64_t seq)
 {
 	struct lp_shard *shard = of_commit(events);
-	/* A record that is in the index now can be flushed; nothing else may come to say so. */
+	/* A record that is in the index now can be flushed. No other event may come to start that.
+	 */
 	if (shard->is_door_closed || seq == shard->record_seq)
 		relieve(shard);
 }
 
 static void on_paid(struct lp_commit_events *events)
 {
-	/* It may have been all that a flush waited for, and no frame comes to say so. */
+	/* A flush may have waited for this alone, and no frame follows to start it. */
 	relieve(of_commit(events));
 }
 
@@ -295,7 +297,7 @@ static void on_failed(struct lp_commit_events *events, int err)
 		lpi_shard_fail(shard, err, "a commit was given up", NULL);
 }
 
-/* --- What write-back tells -------------------------------------------------------------------- */
+/* --- Events of write-back --------------------------------------------------------------------- */
 
 static struct lp_shard *of_writeback(struct lp_writeback_events *events)
 {
@@ -304,7 +306,7 @@ static struct lp_shard *of_writeback(struct lp_writeback_events *events)
 
 static bool may_write(struct lp_writeback_events *events, uint64_t block)
 {
-	/* A reader is on it, or a discard: later. */
+	/* A reader or a discard uses it: later. */
 	return !lp_space_is_pinned(of_writeback(events)->space, (struct lp_extent){block, 1});
 }
 
@@ -323,7 +325,7 @@ static void writing_ended(struct lp_writeback_events *events, struct lp_extent e
 	struct lpi_shard_pin *pin = lpi_pin_list_first(&shard->pins_used);
 	while (pin != NULL && pin->pin.extent.block != extent.block)
 		pin = lpi_pin_list_next(&shard->pins_used, pin);
-	LP_ASSERT(pin != NULL); /* it began */
+	LP_ASSERT(pin != NULL); /* writing_begins() made it */
 	lp_space_unpin(shard->space, &pin->pin);
 	lpi_pin_list_remove(pin);
 	lpi_pin_list_push_front(&shard->pins_free, pin);
@@ -353,13 +355,13 @@ static bool unwritable(struct lp_writeback_events *events, uint64_t block)
 	struct lp_shard *shard = of_writeback(events);
 	if (!lpi_bad_note(shard, block))
 		return false;
-	/* It is stuck when this has returned. */
+	/* The version becomes stuck only after this call has returned. */
 	if (!lp_task_is_queued(&shard->bad.task))
 		lp_task_queue(shard->options.reactor, &shard->bad.task);
 	return true;
 }
 
-/* Whoever waits for room in a log that cannot be trimmed learns that it is in vain. */
+/* Waiters for room in a log that cannot be trimmed learn that waiting is in vain. */
 static void writeback_full(struct lp_writeback_events *events)
 {
 	lp_commit_wake_room(of_writeback(events)->commit);
@@ -372,7 +374,7 @@ static void writeback_failed(struct lp_writeback_events *events, int err)
 	lpi_shard_fail(shard, err, "deferred data cannot be written", lp_bdev_of(shard->data));
 }
 
-/* --- What the index tells, from its own threads ----------------------------------------------- */
+/* --- Events of the index, on its own threads -------------------------------------------------- */
 
 static struct lp_shard *of_kv(struct lp_kv_events *events)
 {
@@ -392,7 +394,7 @@ static void raise_to(_Atomic uint64_t *number, uint64_t value)
 		;
 }
 
-/* What the index says that its tables have. Any thread but the shard's. */
+/* Reads the number up to which the index's tables are persisted. Any thread but the shard's. */
 static int read_persisted(struct lp_shard *shard)
 {
 	struct lp_key key;
@@ -400,8 +402,8 @@ static int read_persisted(struct lp_shard *shard)
 	uint64_t seq = 0;
 	uint64_t whole_seq = 0;
 	lp_key_of_store(&key, "applied");
-	/* Before: two may read at once, and one who looked before a flush does not know of its
-	 * number, which the other could not read. */
+	/* Cleared before the read: two threads may read at once, and one that looked before a flush
+	 * does not know its number, which the other thread could not read. */
 	atomic_store(&shard->kv_is_unread, false);
 	int err = lp_kv_get_persisted(shard->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
 	if (err == -ENOENT)
@@ -423,14 +425,14 @@ static int read_persisted(struct lp_shard *shard)
 static void kv_flushed(struct lp_kv_events *events)
 {
 	struct lp_shard *shard = of_kv(events);
-	/* A failure leaves the former number: the log keeps more than it must until it is read
-	 * again, when the next flush is asked for. The shard must hear of this one's end all the
-	 * same: while the log is tight nothing else comes to ask. */
+	/* A failure leaves the former number. The log then keeps more than it must until the number
+	 * is read again at the next flush request. The shard must still hear that this flush has
+	 * ended: while the log is tight no other event makes it request a flush. */
 	if (read_persisted(shard) < 0)
 		post_kv_msg(shard);
 }
 
-/* Once, until something was done about it. */
+/* Reported once, until the shard has handled it. */
 static void kv_compact_failed(struct lp_kv_events *events, int err)
 {
 	struct lp_shard *shard = of_kv(events);
@@ -444,8 +446,8 @@ static void kv_failed(struct lp_kv_events *events, int err, bool final, const ch
 	(void)pthread_mutex_lock(&shard->kv_reason_lock);
 	(void)snprintf(shard->kv_reason, sizeof(shard->kv_reason), "%s", reason);
 	(void)pthread_mutex_unlock(&shard->kv_reason_lock);
-	/* A final one has a place of its own, for a resume that begins at this moment forgets the
-	 * newest. */
+	/* A final error has a place of its own, because a resume that begins at this moment forgets
+	 * the newest error. */
 	if (final)
 		atomic_store(&shard->kv_error_final, err < 0 ? err : -EIO);
 	else
@@ -457,12 +459,13 @@ static void resume_run(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, resume_work);
 	for (uint32_t i = 0; i < shard->return_cnt; i++) {
-		/* What cannot be returned stays leased, and is found empty at the next opening. */
+		/* A chunk that cannot be returned stays leased, and the next opening finds it
+		 * empty. */
 		int ignored = lp_chunks_return(shard->chunks, shard->options.shard_idx,
 					       LP_CHUNK_USE_OBJECTS, shard->return_chunks[i]);
 		(void)ignored;
 	}
-	/* What has not stopped is not resumed: that would wait for it. */
+	/* An index that has not stopped is not resumed: the resume would wait for it. */
 	shard->resume_result = lp_kv_error(shard->kv) < 0 ? lp_kv_resume(shard->kv) : 0;
 }
 
@@ -483,18 +486,19 @@ static void resume_done(struct lp_work *work)
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, resume_work);
 	if (shard->resume_result == 0) {
 		shard->resume_failures = 0;
-		/* What failed meanwhile was told, and the timer may have found this one busy. */
+		/* Failures meanwhile were reported, and the timer may have found this resume busy.
+		 */
 		if (should_resume(shard))
 			lpi_shard_resume_later(shard);
 		return;
 	}
-	/* A full device may have room again; one that goes on failing is given up (rule L5). */
+	/* A full device may get room again. One that goes on failing is given up (rule L5). */
 	if (shard->resume_result != -ENOSPC && ++shard->resume_failures > RESUMES_MAX) {
 		fail_by_index(shard, shard->resume_result);
 		return;
 	}
 	lpi_shard_resume_later(shard);
-	/* Whoever waits for room in a log that cannot be trimmed learns that it is in vain. */
+	/* Waiters for room in a log that cannot be trimmed learn that waiting is in vain. */
 	if (shard->resume_result == -ENOSPC)
 		lp_commit_wake_room(shard->commit);
 }
@@ -506,7 +510,7 @@ bool lpi_shard_let_go(struct lp_shard *shard)
 	return has_any;
 }
 
-/* Chunks that hold nothing are the index's to lease (rule S5). */
+/* The index may lease chunks that hold nothing (rule S5). */
 uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint64_t keep_blocks, uint32_t max,
 				uint32_t *ret_chunks)
 {
@@ -525,11 +529,11 @@ uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint64_t keep_blocks, ui
 static void resume_fire(struct lp_timer *timer)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(timer, struct lp_shard, resume_timer);
-	/* One that is under way looks for newer failures at its end; after a final one the shard
-	 * fails, as a message is about to say. */
+	/* A running resume looks for newer failures at its end. After a final one the shard fails,
+	 * as a message is about to say. */
 	if (!lp_work_is_idle(&shard->resume_work) || atomic_load(&shard->kv_error_final) != 0)
 		return;
-	/* Before the resume: a newer failure must not be forgotten. */
+	/* Cleared before the resume, so that a newer failure is not forgotten. */
 	bool full = atomic_exchange(&shard->kv_error, 0) == -ENOSPC;
 	full = atomic_exchange(&shard->kv_is_short, false) || full;
 	shard->return_cnt = 0;
@@ -547,7 +551,8 @@ void lpi_shard_take_up_kv_news(struct lp_shard *shard)
 	uint64_t persisted = atomic_load(&shard->kv_persisted);
 	uint64_t whole = atomic_load(&shard->kv_whole);
 	if (persisted > shard->persisted_seq || whole > shard->whole_seq) {
-		/* Each by itself: two flushes that end together may tell of them in any order. */
+		/* Each number by itself, because two flushes that end together may be reported in
+		 * any order. */
 		shard->persisted_seq = LP_MAX(shard->persisted_seq, persisted);
 		shard->whole_seq = LP_MAX(shard->whole_seq, whole);
 		lp_space_persisted(shard->space, shard->persisted_seq);
@@ -568,13 +573,13 @@ static void kv_deliver(struct lp_reactor *to, struct lp_msg *msg)
 	struct lp_shard *shard = LP_CONTAINER_OF(msg, struct lp_shard, kv_msg);
 	(void)to;
 	atomic_store(&shard->kv_msg_sent, false);
-	/* While it opens or closes the parts are not all there; opening takes the news up at its
-	 * end. */
+	/* While the shard opens or closes not all parts exist. The opening handles this state at
+	 * its end. */
 	if (shard->commit != NULL && !shard->closing)
 		lpi_shard_take_up_kv_news(shard);
 }
 
-/* --- What is waited for ----------------------------------------------------------------------- */
+/* --- Space that will be free ------------------------------------------------------------------ */
 
 uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard)
 {
@@ -614,7 +619,7 @@ uint64_t lp_shard_defer_max(const struct lp_shard *shard)
 	return shard->options.deferred_blocks_max;
 }
 
-/* --- For those who change objects ------------------------------------------------------------- */
+/* --- For transactions ------------------------------------------------------------------------- */
 
 void lp_shard_set_deferred_store(struct lp_shard *shard, enum lp_deferred_store kind)
 {
@@ -625,7 +630,7 @@ void lp_shard_defer_need(struct lp_shard *shard, uint32_t cnt, struct lp_commit_
 {
 	struct lp_commit_need kept = *need;
 	kept.batch_bytes += cnt * LP_DEFERRALS_PUT_NEED;
-	/* Records make the index larger for a while: as if something grew (rule L8). */
+	/* Records make the index larger for a while, so they are admitted like growth (rule L8). */
 	shard->defers_to_index = cnt > 0 && shard->options.deferred_store == LP_DEFERRED_KV &&
 				 lp_commit_need_is_possible(shard->commit, &kept) &&
 				 lpi_reclaim_has_room(shard, LP_SHARD_GROWS);
@@ -735,7 +740,7 @@ void lpi_shard_begin(struct lp_shard *shard)
 {
 	lpi_shard_take_up_kv_news(shard);
 	lpi_bad_move_some(shard);
-	lp_writeback_look(shard->writeback); /* what the opening could not write */
+	lp_writeback_look(shard->writeback); /* for payloads that the opening could not write */
 	lpi_shard_trim(shard);
 	relieve(shard);
 	lpi_lease_look(shard);

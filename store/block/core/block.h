@@ -14,7 +14,7 @@
  *   block/core/point_read.c             point reads of the index; nodes and leaves into memory
  *   block/core/data_io.c                reads and writes of extents on the data device
  *   block/core/ino_numbers.c            numbers of inodes, and which no record can have
- *   block/core/memory_budget.c          who has how much memory
+ *   block/core/memory_budget.c          how much memory each part has
  *   block/core/data_cache.c             the cache of data, and reading ahead into it
  *   block/core/write_policy.c           which path a write takes when none was chosen
  *   block/core/read_claim.c             the claim of an operation that only looks
@@ -71,13 +71,13 @@ struct lpi_state_times {
 	uint64_t ns;
 };
 
-/* Of one kind of operation: how long it stayed in each of its states. */
+/* How long operations of one kind stayed in each of their states. */
 struct lpi_kind_times {
 	struct lp_sm_observer observer;
 	struct lpi_state_times states[LP_SM_STATES_MAX];
 };
 
-/* Memory that the changes of one turn are worked out in. */
+/* Working memory for the changes of one turn. */
 struct lpi_scratch {
 	struct lp_extmap_segment *segments; /* LPI_SCRATCH_BLOCKS */
 	struct lp_extmap_release *releases; /* LPI_SCRATCH_BLOCKS + 1 */
@@ -87,7 +87,7 @@ struct lpi_scratch {
 struct lpi_block {
 	struct lp_store base;
 	struct lp_store_options options;
-	/* This and what belongs to it is NULL while it is being opened again, or could not be. */
+	/* This and its parts are NULL while the shard is being opened again, or could not be. */
 	struct lp_shard *shard;
 	struct lp_commit *commit; /* NULL: read-only */
 	struct lp_kv *kv;
@@ -105,32 +105,32 @@ struct lpi_block {
 	const struct lpi_block_calls *calls;
 	struct lpi_slots slots;
 	struct lp_buf *zeros; /* 64 KiB of them */
-	/* Reads and questions that wait until the store was opened again. */
+	/* Reads and queries that wait until the store is open again. */
 	struct lpi_op_list held;
 	struct lpi_reopen reopen;
 	struct lp_pause *pause; /* NULL: none; as the next one */
-	struct lp_view *view;   /* reads the index, which is not closed before it has ended */
+	struct lp_view *view;   /* reads the index, which stays open until the view has ended */
 	bool is_closing;
-	uint64_t given_reads; /* completed, and not given back yet: of those that are running */
+	uint64_t given_reads; /* of the running reads: completed, and not given back yet */
 	uint64_t running;     /* transactions, reads, queries, trims at work */
 	struct lpi_ino_numbers inos;
 	struct lpi_trims *trims;
 	struct lpi_cached *cached; /* NULL: no data is cached */
 	enum lp_write_path write_path;
-	bool plays_full; /* for tests: writes go where they would on a full store */
+	bool plays_full; /* for tests: writes are placed as on a full store */
 	struct lpi_policy policy;
 	struct lpi_memory memory;
 	uint32_t inline_max;
 	struct lpi_kind_times txn_times;
 	struct lpi_kind_times read_times;
 	struct lpi_kind_times query_times;
-	uint64_t rereads;     /* reads that were begun once more: a block was bad, or unreadable */
+	uint64_t rereads;     /* reads that were repeated because a block was bad or unreadable */
 	uint64_t read_errors; /* reads that the device refused twice */
 	struct lpi_scratch scratch;
-	uint64_t data_throughs; /* of the direct path: the log's are the others */
+	uint64_t data_throughs; /* write-throughs of the direct path; the others are the log's */
 	uint64_t data_through_bytes;
 	struct lp_store_stats stats;
-	struct lp_store_stats past; /* what was asked of devices before a failure */
+	struct lp_store_stats past; /* device requests before a failure */
 };
 
 static inline struct lpi_block *lpi_block_of(struct lp_store *store)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head of each queue stands in a chained hash table; the others hang behind it. A head that
- * leaves is replaced in its bucket by the next. Those that hold the key are the beginning of the
- * queue: one that does not share, or all that share before the first that does not. */
+/* The head of each queue stands in a chained hash table; the other claims hang behind it. When a
+ * head leaves, the next claim takes its place in the bucket. The claims that hold the key are the
+ * front of the queue: one claim that does not share, or all claims that share before the first that
+ * does not. */
 #include "store/block/core/claims.h"
 
 #include <stdlib.h>
@@ -95,7 +96,7 @@ bool lp_claims_acquire(struct lp_claims *claims, struct lp_claim_set *set)
 	return set->waiting_cnt == 0;
 }
 
-/* Whoever may hold the key from here on: the next, and if that shares those behind it that do. */
+/* Grants the key to the next claim, and if that shares, to the sharing claims right behind it. */
 static void grant_from(struct lp_claim *claim)
 {
 	bool is_first = true;
@@ -127,7 +128,7 @@ static void leave_queue(struct lp_claim **link, const struct lp_claim *claim)
 	} else {
 		*link = head->next_in_bucket;
 	}
-	/* Behind those that share and still hold it only others that share may hold it. */
+	/* Behind sharing claims that still hold the key only other sharing claims may hold it. */
 	bool is_next =
 		claim->before == NULL || (claim->before->is_held && claim->before->is_shared &&
 					  behind != NULL && behind->is_shared);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Budget: a block costs its 4 KiB and what knows of it; the table, which is touched at random, is
- * wholly there whatever the budget is, and is counted beside it. A part is set aside for blocks on
- * their way to the cache and for those that readers still have; who finds it used up takes a buffer
- * of the store, and the cache copies. The region is as large as the largest budget asks for, but
- * memory is touched only as far as the present one goes, and given back when that shrinks. */
+/* Budget: a block costs its 4 KiB and its entries in the tables. The hash table is touched at
+ * random, so it is in memory as a whole whatever the budget is, and is counted beside it. A part is
+ * reserved for blocks on their way to the cache and for blocks that readers still hold. A reader
+ * that finds this part used up takes a buffer of the store, and the cache copies. The region is as
+ * large as the largest budget needs. Memory is touched only up to the present budget, and given
+ * back when the budget shrinks. */
 #include "store/block/core/data_cache.h"
 
 #include <stdlib.h>
@@ -16,14 +17,14 @@
 #define SPARE_MAX   (UINT64_C(4) << 20)
 #define UNUSED_PART 20u /* of the cache: half of its small queue */
 
-/* One read of what nobody asked for yet. */
+/* One read of blocks that no reader asked for yet. */
 struct lpi_ahead {
 	struct lpi_block_job job;
 	struct lpi_cached *cached;
 	struct lp_extent extent;
 	uint64_t since;
 	struct lpi_waiter_list waiters;
-	struct lp_list_node node; /* free or running */
+	struct lp_list_node node; /* list of free or of running ones */
 	uint32_t crcs[LPI_AHEAD_BLOCKS];
 };
 
@@ -34,8 +35,8 @@ struct lpi_cached {
 	struct lp_bufs *bufs;
 	struct lp_block_cache *cache;
 	uint64_t limit_blocks;
-	uint64_t used_bytes_max; /* of bufs */
-	uint64_t forgotten;      /* of the unused blocks in the cache: not waited for any more */
+	uint64_t used_bytes_max; /* largest use of bufs */
+	uint64_t forgotten;      /* unused blocks in the cache that are not waited for any more */
 	struct ahead_list free;
 	struct ahead_list running;
 	uint64_t running_blocks;
@@ -170,7 +171,8 @@ void lpi_cached_forget(struct lpi_block *block)
 		lp_block_cache_invalidate(cached->cache, (struct lp_extent){0, UINT64_MAX});
 }
 
-/* --- What changes ----------------------------------------------------------------------------- */
+/* --- Changes of blocks -------------------------------------------------------------------------
+ */
 
 void lpi_block_freed(struct lpi_block *block, struct lp_extent extent)
 {
@@ -180,9 +182,9 @@ void lpi_block_freed(struct lpi_block *block, struct lp_extent extent)
 		lp_shard_freed(block->shard, extent);
 		return;
 	}
-	/* A map that contradicts the space is damage. What is free already may be the next one's
-	 * before this is durable, who would lose it; all of it stays as it is, for the group has
-	 * set aside room for one change. */
+	/* A map that contradicts the space is damage. If these blocks were freed, the next owner of
+	 * a block that is free already could lose it before this is durable. So all of the extent
+	 * stays as it is; the group has reserved room for one change only. */
 	int err = LP_CORRUPT(extent.block << LP_BLOCK_SHIFT,
 			     "blocks %llu to %llu, which a map names, are not all taken",
 			     (unsigned long long)extent.block,
@@ -231,7 +233,8 @@ void lpi_cached_drop(struct lpi_cached *cached, uint64_t device_block)
 	lp_block_cache_invalidate(cached->cache, (struct lp_extent){device_block, 1});
 }
 
-/* --- What comes of reading ahead -------------------------------------------------------------- */
+/* --- Completion of reading ahead ----------------------------------------------------------------
+ */
 
 static void tell(struct lpi_waiter_list *waiters)
 {
@@ -240,7 +243,7 @@ static void tell(struct lpi_waiter_list *waiters)
 		waiter->told(waiter, 0);
 }
 
-/* The io's memory is one buffer per block. */
+/* The memory of the io is one buffer per block. */
 static void keep_all(struct lpi_ahead *ahead)
 {
 	struct lpi_cached *cached = ahead->cached;
@@ -272,7 +275,7 @@ static void ahead_ended(struct lpi_block_job *job)
 	ahead_list_remove(ahead);
 	cached->running_blocks -= ahead->extent.cnt;
 	ahead_list_push_back(&cached->free, ahead);
-	/* Whoever is told may read ahead again, in this one's place. */
+	/* A waiter that is told may read ahead again, in this slot. */
 	lpi_waiter_list_splice_back(&waiters, &ahead->waiters);
 	tell(&waiters);
 }
@@ -293,7 +296,7 @@ bool lpi_ahead_wait(struct lpi_cached *cached, struct lp_extent extent,
 	return false;
 }
 
-/* --- What is read ahead ----------------------------------------------------------------------- */
+/* --- Reading ahead ---------------------------------------------------------------------------- */
 
 static uint64_t unused_blocks(const struct lpi_cached *cached)
 {
@@ -309,7 +312,7 @@ void lpi_cached_look(struct lpi_cached *cached)
 	cached->forgotten += (unused - cached->forgotten + 1) / 2;
 }
 
-/* How many blocks more may be on their way. */
+/* How many more blocks may be on their way. */
 static uint64_t room(const struct lpi_cached *cached)
 {
 	uint64_t most = cached->limit_blocks / UNUSED_PART;
@@ -318,7 +321,7 @@ static uint64_t room(const struct lpi_cached *cached)
 	return most - LP_MIN(taken, most);
 }
 
-/* Others are in need of what this would take. */
+/* Operations wait for resources that reading ahead would take. */
 static bool is_busy(const struct lpi_cached *cached)
 {
 	const struct lpi_block *block = cached->block;
@@ -347,7 +350,7 @@ static bool is_wanted(const struct lpi_cached *cached, uint64_t device_block)
 	       !is_on_its_way(cached, device_block);
 }
 
-/* As many as there are buffers for; false when there is none. */
+/* One buffer per block, for as many as there are buffers; false when there is none. */
 static bool fill(struct lpi_cached *cached, struct lpi_io *io)
 {
 	for (uint64_t i = 0; i < io->extent.cnt; i++) {
@@ -362,7 +365,7 @@ static bool fill(struct lpi_cached *cached, struct lpi_io *io)
 	return io->iov_cnt > 0;
 }
 
-/* One run of blocks on the device, which are not more than one read may have. */
+/* Reads one run of blocks on the device, not longer than one read may be. */
 static bool submit(struct lpi_cached *cached, struct lp_extent extent, const uint32_t *crcs)
 {
 	if (is_busy(cached))
@@ -389,7 +392,7 @@ static bool submit(struct lpi_cached *cached, struct lp_extent extent, const uin
 	return is_whole;
 }
 
-/* The wanted ones of an extent of the file; false when there is no room for more. */
+/* Reads the wanted blocks of an extent of the file; false when there is no room for more. */
 static bool read_extent(struct lpi_cached *cached, struct lp_extent extent, const uint32_t *crcs)
 {
 	for (uint64_t at = 0; at < extent.cnt;) {
@@ -405,7 +408,7 @@ static bool read_extent(struct lpi_cached *cached, struct lp_extent extent, cons
 	return true;
 }
 
-/* The range, or its beginning: what of the map may be had without waiting. */
+/* Looks up the range, or its beginning as far as the map needs no waiting. */
 static int look_up(struct lpi_cached *cached, struct lpi_hold *hold, struct lpi_inode *inode,
 		   struct lp_extmap_range *range)
 {
@@ -441,13 +444,15 @@ void lpi_ahead_go_on(struct lpi_cached *cached, struct lpi_hold *hold, struct lp
 	for (int i = 0; i < cnt && has_room; i++) {
 		const struct lp_extmap_segment *segment = &block->scratch.segments[i];
 		const struct lp_extent extent = {segment->block, segment->range.cnt};
-		/* What is not the shard's is damage: its reader will be told. */
+		/* An extent outside of the shard's space is damage: its reader will get the error.
+		 */
 		if (segment->kind == LP_EXTMAP_DATA && lp_space_has(block->space, extent))
 			has_room = read_extent(cached, extent,
 					       block->scratch.crcs +
 						       (segment->range.first - range.first));
 	}
-	/* What found no room is not asked for again: the reader will come to it soon enough. */
+	/* Blocks that found no room are not requested again, because the reader will ask for them
+	 * itself. */
 	if (cnt > 0)
 		lp_stream_asked(stream, range.first, range.cnt);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs: several reads or writes of the data device, pinned in the space while they run (rule S3).
  *
- * Small writes are gathered until the turn is over. New objects get blocks side by side, so what
- * hundreds of transactions of one turn write is a few runs of blocks: one write of the device for
- * each run costs a fraction of one for each block, in CPU as in the device. Nobody waits longer
- * for it, since what a turn submits reaches the kernel when the next one begins anyway. */
+ * Small writes are gathered until the turn is over. New objects get blocks side by side, so the
+ * writes of hundreds of transactions in one turn are a few runs of blocks. One device write for
+ * each run costs a fraction of one for each block, in CPU and in the device. No write waits longer
+ * for it, because the submissions of a turn reach the kernel only when the next one begins. */
 #include <string.h>
 
 #include "store/block/core/block.h"
@@ -82,7 +82,7 @@ static void submit_op(struct lpi_block *block, struct lpi_io *io)
 
 /* --- Writes that are gathered ----------------------------------------------------------------- */
 
-/* What is learned is what one of them takes among the others, for that is what the policy asks. */
+/* The policy learns the time of one write among the others, because it is asked for that. */
 static void run_complete(struct lp_bdev_op *op)
 {
 	struct lpi_io *io = LP_CONTAINER_OF(op, struct lpi_io, op);
@@ -92,7 +92,7 @@ static void run_complete(struct lp_bdev_op *op)
 	op->depth = LP_MAX(op->depth, io->along_depth);
 	lp_bdev_observe(&block->policy.data_observer, op, block->options.reactor);
 	while (io != NULL) {
-		/* When the job has ended the io may be another's. */
+		/* When the job has ended, another job may use the io. */
 		struct lpi_io *next = io->next_along;
 		block->gather.running--;
 		io_ended(io, result);
@@ -100,7 +100,7 @@ static void run_complete(struct lp_bdev_op *op)
 	}
 }
 
-/* All of a run are equally long: else nothing could be learned from it. */
+/* All writes of a run have the same length; otherwise their time would teach nothing. */
 static bool goes_along(const struct lpi_io *first, const struct lpi_io *io)
 {
 	return first->op.opcode == io->op.opcode && first->extent.cnt == io->extent.cnt &&
@@ -181,7 +181,7 @@ void lpi_block_job_run(struct lpi_block_job *job)
 	struct lpi_io *io;
 	for (io = lpi_io_list_first(&job->ios); io != NULL; io = lpi_io_list_next(&job->ios, io))
 		job->running++;
-	/* A completion never comes inside a submit, so the list stays as it is. */
+	/* A completion never comes inside a submit, so the list does not change here. */
 	for (io = lpi_io_list_first(&job->ios); io != NULL; io = lpi_io_list_next(&job->ios, io))
 		submit(job, io);
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers of inodes: given, used, never used again (rule N5).
  *
- * `S inodes` is a bound: below it any number may be in use after a crash. It is raised in the same
- * frame that has the first number beyond it, by many at once. A store that is opened gives numbers
- * from the bound on, so the index has no record of a number that was given since, until a create
- * uses it. That is worth knowing, for a create would otherwise look in every table of the index for
- * a record that cannot be there: the last numbers given have a bit each, in a ring.
+ * `S inodes` is a bound: below it any number may be in use after a crash. The frame with the first
+ * number beyond the bound raises it, by many at once. A store gives numbers from the bound on when
+ * it is opened. So the index has no record of a number given since then until a create uses it.
+ * Without this knowledge a create would look in every table of the index for a record that cannot
+ * be there. Therefore the last numbers given have a bit each, in a ring.
  *
- * A caller may also use a number that it was not given. Then the next one given is beyond it. */
+ * A caller may also use a number that it was not given. Then the next number given is beyond it. */
 #include <string.h>
 
 #include "base/endian.h"
 #include "store/block/core/block.h"
 
-#define INO_STEP UINT64_C(65536) /* numbers that one record sets aside */
+#define INO_STEP UINT64_C(65536) /* numbers that one record reserves */
 
 static uint64_t counter_of(struct lp_ino ino)
 {
@@ -46,7 +46,7 @@ struct lp_ino lpi_ino_new(struct lpi_block *block)
 	return lp_ino_make(block->options.shard_idx, counter);
 }
 
-/* The ring moves on to `next`: what is skipped was not given. */
+/* Advances the ring to `next`: skipped numbers were not given. */
 static void skip_to(struct lpi_block *block, uint64_t next)
 {
 	if (next - block->inos.next >= LPI_FRESH_INOS)

@@ -6,12 +6,12 @@
 #include "store/block/core/block.h"
 #include "store/block/core/data_cache.h"
 
-#define MEMTABLES       5u /* lp_kv_options.write_buffer_cnt as it is by default, and one */
+#define MEMTABLES       5u /* the default of lp_kv_options.write_buffer_cnt, and one */
 #define MEMTABLE_MIN    (UINT64_C(4) << 20)
 #define MEMTABLE_MAX    (UINT64_C(64) << 20)
 #define REST_NODE_CALLS 1024u /* of lpi_nodes_shrink(), each of which looks at 64 nodes */
 #define REST_NODES_NS   LP_NS_PER_MS
-#define NODES_SHARE     3u /* of the budget the nodes have less than this part at first */
+#define NODES_SHARE     3u /* at first the nodes get less than this part of the budget */
 
 static const char *const part_names[LPI_MEMORY_PARTS] = {
 	[LPI_MEMORY_NODES] = "store nodes",         [LPI_MEMORY_INDEX_CACHE] = "index cache",
@@ -20,8 +20,8 @@ static const char *const part_names[LPI_MEMORY_PARTS] = {
 	[LPI_MEMORY_DATA_CACHE] = "data cache",     [LPI_MEMORY_SPACE] = "free space",
 };
 
-/* Accounts of one name are told apart by a number, which need not be that of the shard: two stores
- * may be open that have one of the same. */
+/* Accounts of the same name are told apart by a number. It is not the shard's number, because two
+ * open stores may have the same one. */
 static _Atomic unsigned opened_cnt;
 
 /* --- Division --------------------------------------------------------------------------------- */
@@ -68,7 +68,7 @@ void lpi_memory_divide(struct lpi_memory *memory, const struct lp_store_options 
 
 /* --- Balance ---------------------------------------------------------------------------------- */
 
-/* What there is for both caches, the filters and all that is taken off them being what it is. */
+/* Bytes for both caches, less the excess of the filters and all other deductions. */
 static uint64_t caches_now(const struct lpi_memory *memory, uint64_t filter_bytes)
 {
 	uint64_t least = 2 * (memory->budget_bytes / LPI_MEMORY_FLOOR);
@@ -78,7 +78,7 @@ static uint64_t caches_now(const struct lpi_memory *memory, uint64_t filter_byte
 	return LP_MAX(left, least);
 }
 
-/* To the data, or from it. */
+/* Moves bytes to the data cache, or from it. */
 static void move_data(struct lpi_memory *memory, uint64_t data_cost, uint64_t other_cost,
 		      uint64_t filter_bytes)
 {
@@ -190,9 +190,9 @@ void lpi_memory_fini(struct lpi_block *block)
 	memory->accounts = NULL;
 }
 
-/* --- Now and then ----------------------------------------------------------------------------- */
+/* --- Once a second ---------------------------------------------------------------------------- */
 
-/* Nearly: eviction leaves a little room. */
+/* Nearly full: eviction leaves a little room. */
 static bool is_full(uint64_t bytes, uint64_t limit_bytes)
 {
 	return bytes >= limit_bytes - limit_bytes / 8;
@@ -265,14 +265,15 @@ static bool rest_index_cache(struct lpi_block *block, uint64_t bytes)
 {
 	if (bytes <= LPI_MEMORY_REST_LEAST)
 		return false;
-	/* It is divided into parts: what all of them may have must not be nothing. */
+	/* The cache is divided into parts: the limit for all of them must not be zero. */
 	uint64_t left = bytes - LP_MIN(bytes, LPI_MEMORY_REST_STEP);
 	lp_kv_set_cache_bytes(block->kv, LP_MAX(left, LPI_MEMORY_REST_LEAST));
 	lp_kv_set_cache_bytes(block->kv, block->memory.index_cache_bytes);
 	return true;
 }
 
-/* A flush that cannot be is not waited for long, and asked for again only when more was written. */
+/* A flush that does not come is not waited for long, and requested again only when more was
+ * written. */
 static bool rest_memtables(struct lpi_block *block, const struct lp_kv_stats *kv, bool *ret_flushes)
 {
 	struct lpi_memory *memory = &block->memory;

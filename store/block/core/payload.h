@@ -11,8 +11,8 @@
 #include "store/store_kinds.h"
 
 void lpi_payload_skip(struct lpi_seg_cursor *cursor, uint64_t bytes);
-/* The next blocks, up to `max`, as far as they lie in one piece and aligned, as devices want them;
- * moves on, and returns how many. 0, and not moved, when the first does not. */
+/* The next blocks, up to `max`, as far as they are contiguous and aligned for devices; advances,
+ * and returns how many. 0, without advancing, when the first block is not. */
 uint64_t lpi_payload_run(struct lpi_seg_cursor *cursor, uint64_t max, struct lp_seg *ret_seg);
 
 #endif

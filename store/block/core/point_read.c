@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Point reads: the overlay first, then what the index has in memory, then a read of the device, by
- * the reactor or a helper.
+/* Point reads: the overlay first, then the index's memory, then a read of the device, by the
+ * reactor or a helper.
  *
- * A value that a helper fetched may be older than what the index has by the time it arrives. It is
- * taken when nobody may have changed the record meanwhile: the reader holds its claim, or nothing
- * entered the index since. Else it has at least warmed the index's cache for the next try. An
- * error is taken as it is: asked again and again, a bad block would keep its reader for ever. */
+ * A value that a helper fetched may be older than the index's when it arrives. It is used when the
+ * record cannot have changed meanwhile: the reader holds its claim, or nothing entered the index
+ * since. Otherwise it has at least warmed the index's cache for the next try. An error is used in
+ * any case, because a bad block that is read again and again would keep its reader for ever. */
 #include <string.h>
 
 #include "store/block/core/block.h"
@@ -49,7 +49,7 @@ static bool is_usable(const struct lpi_warmer *warmer, bool claimed)
 	return claimed || failed || warmer->inserted_seq == inserted_seq(warmer->block);
 }
 
-/* The value of the warmer stays the warmer's. */
+/* The value stays the warmer's. */
 static int from_warmer(const struct lpi_warmer *warmer, struct lpi_point *ret_point)
 {
 	if (warmer->get.result == 0)
@@ -188,7 +188,7 @@ static int get_leaf(struct lpi_warmer *warmer, struct lpi_inode *inode, uint32_t
 
 int lpi_leaves_get(struct lpi_warmer *warmer, struct lpi_inode *inode, bool claimed)
 {
-	/* The first is needed; those behind it will be asked for in their turn, and are in the
+	/* Only the first leaf is needed. Those behind it will be needed later, and are in the
 	 * index's cache then: one wait for all of them. */
 	struct lp_extmap_leaves missing = lp_extmap_missing(&inode->map);
 	int err = get_leaf(warmer, inode, missing.first, claimed);

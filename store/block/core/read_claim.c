@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A claim is granted from inside somebody else's release: a task takes it up. */
+/* A claim is granted from inside another operation's release, so a task continues with it. */
 #include "store/block/core/read_claim.h"
 
-/* An inode and the leaves of the longest read. A fetch that came too late for its claim has still
- * warmed the index's cache, so that few operations ever need more. */
+/* Fetches for an inode and the leaves of the longest read. A fetch that came too late for its claim
+ * has still warmed the index's cache, so few operations ever need more. */
 #define FETCHES_UNCLAIMED_MAX 7u
 
 static void task_run(struct lp_task *task)
@@ -34,7 +34,7 @@ void lpi_hold_init(struct lpi_hold *hold, struct lpi_block *block,
 	hold->is_kept = false;
 	hold->saw_trim = false;
 	lpi_warmer_init(&hold->warmer, block, fetched);
-	/* Not as a whole: there is room for many claims in it. */
+	/* The set is not cleared as a whole, because it has room for many claims. */
 	hold->claims.granted = granted;
 	hold->claims.cnt = 0;
 	hold->claims.waiting_cnt = 0;
@@ -46,7 +46,7 @@ bool lpi_hold_claim(struct lpi_hold *hold, struct lp_ino ino)
 	if (hold->claims.is_acquired)
 		return lpi_hold_has_claim(hold);
 	bool fits = lp_claim_set_add(&hold->claims, lpi_claim_of_ino(ino));
-	LP_ASSERT(fits); /* it is the only one */
+	LP_ASSERT(fits); /* it is the only one in the set */
 	return lp_claims_acquire(hold->block->claims, &hold->claims);
 }
 
@@ -84,6 +84,6 @@ void lpi_hold_release(struct lpi_hold *hold)
 {
 	give_up_claim(hold);
 	lpi_warmer_fini(&hold->warmer);
-	/* What was loaded for it has its price. */
+	/* The nodes that were loaded for this read may have exceeded the budget. */
 	lpi_nodes_shrink(&hold->block->nodes);
 }

@@ -22,7 +22,7 @@ static void run_done(struct lp_task *task)
 	}
 	if (lpi_op_list_is_empty(&now))
 		return;
-	/* What ended meanwhile comes behind them. */
+	/* Operations that ended meanwhile come behind them. */
 	lpi_op_list_splice_back(&now, &block->slots.done);
 	lpi_op_list_splice_back(&block->slots.done, &now);
 	if (!lp_task_is_queued(task))
@@ -106,7 +106,8 @@ uint64_t lpi_claim_of_name(enum lp_key_space space, struct lp_ino ino, const str
 	return lp_hash_u64(name->data, name->len, ino.nr ^ (uint64_t)space << 48);
 }
 
-/* What came behind a transaction without a slot goes with it; the next one may wait again. */
+/* Operations behind a transaction without a slot go with it; the next transaction may wait again.
+ */
 static void run_admit(struct lp_task *task)
 {
 	struct lpi_block *block = LP_CONTAINER_OF(task, struct lpi_block, slots.admit_task);

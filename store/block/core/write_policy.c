@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two kinds of data writes are told apart by the device's cache. A volatile one: direct writes go
- * through it, write-back's do not, and are made durable by a flush that many share. Then the latter
- * are place writes, and the policy is told that no flush is waited for, as its header wants it.
- * Else both are the same operation, and both are data writes. */
+/* The device's cache decides whether the two kinds of data writes differ. With a volatile cache,
+ * direct writes are write-through. Write-back's writes are not, and a flush that many share makes
+ * them durable. Then write-back's writes are place writes, and the policy is told that no flush is
+ * waited for, as its header requires. Without a volatile cache both kinds are the same operation,
+ * and both are data writes. */
 #include "store/block/core/write_policy.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include "store/block/core/block.h"
 #include "store/record/keys.h"
 
-/* --- What operations take --------------------------------------------------------------------- */
+/* --- Times of operations ---------------------------------------------------------------------- */
 
 static void log_completed(struct lp_bdev_observer *observer, const struct lp_bdev_op *op,
 			  uint64_t ns, uint64_t waited_ns)
@@ -43,8 +44,8 @@ static uint32_t depth_of(const struct lpi_policy *policy)
 	return (policy->depth_x256 + 128) / 256;
 }
 
-/* Transactions come and go with the frames, many at a time: what counts is how many they are when
- * all are there. The most that was seen, forgotten slowly. */
+/* Transactions come and go with the frames, many at a time. The depth is their number when all are
+ * there: the largest number seen, which decays slowly. */
 static void note_depth(struct lpi_block *block)
 {
 	struct lpi_policy *policy = &block->policy;
@@ -53,7 +54,7 @@ static void note_depth(struct lpi_block *block)
 	policy->depth_x256 = LP_MAX(faded, 256 * now);
 }
 
-/* Each sample counts a quarter; what is not known any more goes back to what is assumed. */
+/* Each sample counts a quarter. Without new samples the value moves back to its default. */
 static void note_places(struct lpi_block *block)
 {
 	struct lpi_policy *policy = &block->policy;
@@ -75,8 +76,9 @@ static void note_places(struct lpi_block *block)
 	lp_policy_set_place_share(&policy->costs, share);
 }
 
-/* From the first of so many writes to the first of the next ones the thread has worked so long, and
- * the model had guessed so much: their ratio is what guesses are multiplied with. */
+/* From the first of LPI_POLICY_THREAD writes to the first of the next ones, the thread has worked
+ * for a measured time, and the model had guessed one. Guesses are multiplied with the ratio of the
+ * two. */
 static void note_thread(struct lpi_block *block, enum lp_write_path path, uint64_t bytes)
 {
 	struct lpi_policy *policy = &block->policy;
@@ -158,7 +160,7 @@ void lpi_policy_written(struct lpi_block *block, const struct lpi_policy_write *
 
 #define US(ns) ((ns) / 1000)
 
-/* What whole writes took, and what the device's operations promise. */
+/* Measured times of whole writes, and the sums of the device operations' times. */
 static int explain_contest(const struct lpi_policy *policy, uint64_t bytes, char *buf, size_t len)
 {
 	uint32_t depth = LP_MAX(depth_of(policy), 1u);
@@ -238,7 +240,7 @@ static int load(struct lpi_block *block)
 	int err = lp_kv_get(block->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
 	if (err < 0)
 		return err == -ENOENT ? 0 : err;
-	/* Recorded when it is damaged; then all is learned anew. */
+	/* A damaged record is recorded; then all is learned anew. */
 	int ignored = lp_policy_import(&block->policy.costs, value.bytes.data, value.bytes.len);
 	(void)ignored;
 	lp_kv_value_release(&value);
@@ -251,7 +253,7 @@ int lpi_policy_open(struct lpi_block *block)
 	struct lpi_policy *policy = &block->policy;
 	lp_policy_init(&policy->costs, caps->rotational, false);
 	if (block->commit == NULL)
-		return 0;                              /* nothing is written */
+		return 0;                              /* nothing is written in this state */
 	policy->writes_through = caps->volatile_cache; /* lpi_block_data_opcode() */
 	lp_policy_set_place_share(&policy->costs, LPI_POLICY_SHARE);
 	uint64_t payload_bytes = lp_commit_payload_max(block->commit) * LP_BLOCK_BYTES;

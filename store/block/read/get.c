@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Short answers: one inode, one name, one value.
  *
- * The value of a name or a record that a helper fetched is taken even if the index has moved on: it
- * was the truth at a moment after the question came, and what is newer is in the overlay, which is
- * asked first. Not so where the inode has a say as well: an xattr may have moved from one place to
- * the other, so both are looked at as of one moment. */
+ * The value of a name or a record that a helper fetched is used even if the index has moved on: it
+ * was valid at a moment after the question came, and newer values are in the overlay, which is read
+ * first. This does not hold for an xattr, which may have moved between the inode and a key of its
+ * own. So both places are read as of one moment. */
 #include <string.h>
 
 #include "store/block/read/query.h"
@@ -26,7 +26,7 @@ static int lookup_attrs(struct lpi_query *query)
 		lpi_inode_attrs(inode, &query->op->lookup.attrs);
 		query->op->lookup.has_attrs = true;
 	}
-	/* An entry may outlive its inode: fsck's business. */
+	/* An entry may outlive its inode; fsck handles that. */
 	return err == -ENOENT ? 0 : err;
 }
 
@@ -67,7 +67,7 @@ int lpi_query_lookup(struct lpi_query *query)
 		return err;
 	query->ino = op->lookup.ino;
 	if (lpi_node_find(&block->nodes, LPI_NODE_INODE, query->ino.nr) != NULL)
-		return lookup_attrs(query); /* as it is now: nobody need be waited for */
+		return lookup_attrs(query); /* as it is now: no wait for durability */
 	query->go_on = lookup_attrs;
 	return LPI_WAIT_CLAIM;
 }
@@ -113,7 +113,7 @@ int lpi_query_get_record(struct lpi_query *query)
 	return get_key(query, &key, true, -ENOENT);
 }
 
-/* What belongs to an inode: when that is gone, so is all of it, though some may not be deleted
+/* Small things of an inode. When the inode is gone, so are they, though some may not be deleted
  * yet. */
 int lpi_query_get(struct lpi_query *query)
 {
@@ -141,8 +141,8 @@ int lpi_query_get(struct lpi_query *query)
 	return get_key(query, &key, query->hold.is_kept, -ENODATA);
 }
 
-/* Fragments are not claimed by those who change them: what a helper fetched may be too old to
- * become a node, and is then asked for again. */
+/* Operations that change a fragment do not claim it. So a record that a helper fetched may be too
+ * old to become a node, and is then fetched again. */
 int lpi_query_dir(struct lpi_query *query)
 {
 	struct lp_store_op *op = query->op;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists: the records of a range of keys, in their order.
  *
- * Iterators do not see the overlay, so a list begins when all that was put before it is in the
- * index (rule W1); of a directory's entries the fragment says whether it is, and what the answer
- * waits for: not for what happens elsewhere. A list goes through what the index has in memory in
- * the shard's thread, some records a turn; where a read is needed, a helper fetches the rest,
- * buffer by buffer.
+ * Iterators do not see the overlay, so a list begins when all earlier changes are in the index
+ * (rule W1). For a directory's entries the fragment says whether they are, and which group the
+ * answer must wait for. So the list does not wait for changes elsewhere. A list goes through
+ * records in the index's memory in the shard's thread, some records a turn. Where a read of the
+ * device is needed, a helper fetches the rest, buffer by buffer.
  *
  * An inode's xattrs are in two places, its own list and A keys, and may move from one to the other.
- * So the inode stays claimed while both are merged; the other lists hold nothing.
+ * So the inode stays claimed while both are merged. Other lists claim nothing.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@
 #include "store/block/read/query.h"
 
 #define RECORDS_PER_TURN 256u
-#define SCAN_BYTES       LP_BUF_MEDIUM /* a record that is longer gets what it needs */
+#define SCAN_BYTES       LP_BUF_MEDIUM /* a longer record gets a buffer of its size */
 
 /* --- Xattrs of the inode's own list ----------------------------------------------------------- */
 
@@ -39,7 +39,7 @@ static struct lp_bytes bytes_of(const void *data, size_t len)
 	return (struct lp_bytes){len > 0 ? data : "", (uint32_t)len};
 }
 
-/* Puts those with names up to this one, or all when it is NULL; *ret_is_same when this one was
+/* Puts the xattrs with names up to this one, or all when it is NULL; *ret_is_same when this one was
  * among them. */
 static int put_own_xattrs(struct lpi_query *query, const struct lp_key_view *up_to,
 			  bool *ret_is_same)
@@ -66,7 +66,7 @@ static int put_own_xattrs(struct lpi_query *query, const struct lp_key_view *up_
 
 /* --- One record ------------------------------------------------------------------------------- */
 
-/* own: the same key. */
+/* own: the same key, built here. */
 static int take_entry(struct lpi_query *query, const struct lp_key *own, struct lp_kv_bytes key,
 		      struct lp_kv_bytes value)
 {
@@ -111,16 +111,16 @@ static int take_xattr(struct lpi_query *query, const struct lp_key_view *view,
 }
 
 /* A mark whose key names no inode was recorded and counted when the store was opened
- * (lpi_trims_open()): nobody can say what it was about, and the marks behind it are still to be
- * found. Not so a change over several shards: it is not passed by. */
+ * (lpi_trims_open()). Its inode is unknown, and the list must still find the marks behind it. A
+ * damaged record of a change over several shards is not skipped. */
 static bool is_lost_mark(const struct lpi_query *query, struct lp_kv_bytes key)
 {
 	return query->op->list.space == LP_STORE_RECORDS && key.len > 0 &&
 	       *(const uint8_t *)key.data == LP_KEY_SPACE_UNFINISHED;
 }
 
-/* Another iterator goes on behind it; behind all that begin like it, if it is longer than any key
- * of ours. */
+/* The next iterator goes on behind this key. If the key is longer than any of ours, it goes on
+ * behind all keys with the same beginning. */
 static void go_behind(struct lpi_query *query, struct lp_kv_bytes key)
 {
 	struct lp_key *first = &query->range.first;
@@ -146,7 +146,7 @@ static int take(struct lpi_query *query, struct lp_kv_bytes key, struct lp_kv_by
 	}
 	if (err < 0)
 		return err;
-	/* Should another iterator go on from here: the least key above this one, if it is taken. */
+	/* Where another iterator would go on: the least key above this one, if it is taken. */
 	memcpy(first->bytes, key.data, key.len);
 	first->len = key.len;
 	switch (query->op->list.space) {
@@ -180,8 +180,8 @@ static int take(struct lpi_query *query, struct lp_kv_bytes key, struct lp_kv_by
 
 /* --- The walk --------------------------------------------------------------------------------- */
 
-/* err: -ENOENT when all records were seen, -ENOBUFS when the page is full. What is damaged behind
- * as many as were asked for is the next page's. */
+/* err: -ENOENT when all records were seen, -ENOBUFS when the page is full. Damage behind the
+ * requested number of records is reported by the next page. */
 static int end_page(struct lpi_query *query, int err)
 {
 	struct lp_store_op *op = query->op;
@@ -213,7 +213,7 @@ static int scanned(struct lpi_query *query);
 static int scan(struct lpi_query *query, size_t bytes)
 {
 	uint32_t max = query->op->list.items_max;
-	/* One more tells whether there are more. */
+	/* One record more shows whether there are more. */
 	max = max == 0 ? 0 : max - query->op->list.items + 1;
 	query->go_on = scanned;
 	return lpi_query_scan(query, max, bytes);
@@ -235,7 +235,7 @@ static int scanned(struct lpi_query *query)
 	return end(query, err == 0 ? -ENOENT : err);
 }
 
-/* err: of the iterator's last move. */
+/* err: result of the iterator's last move. */
 static int walk(struct lpi_query *query, int err);
 
 static int walk_on(struct lpi_query *query)
@@ -273,7 +273,7 @@ static int walk_begin(struct lpi_query *query)
 
 /* --- The range -------------------------------------------------------------------------------- */
 
-/* What does not fit makes no difference: no key is as long as a bound can be. */
+/* A part that does not fit makes no difference: no key is as long as a bound can be. */
 static void append(struct lp_key *key, const void *bytes, size_t len)
 {
 	size_t part = LP_MIN(len, sizeof(key->bytes) - key->len);
@@ -288,7 +288,7 @@ static void copy_key(struct lp_key *to, const struct lp_key *from)
 	memcpy(to->bytes, from->bytes, from->len);
 }
 
-/* Which bytes come before the names. */
+/* The bytes of keys before the names. */
 static void set_base(struct lpi_query *query, struct lp_key *ret_base)
 {
 	const struct lp_store_op *op = query->op;
@@ -319,7 +319,7 @@ static void set_base(struct lpi_query *query, struct lp_key *ret_base)
 	query->base_len = ret_base->len;
 }
 
-/* False: there can be nothing in it. */
+/* False: the range must be empty. */
 static bool set_range(struct lpi_query *query)
 {
 	const struct lp_store_op *op = query->op;
@@ -330,11 +330,12 @@ static bool set_range(struct lpi_query *query)
 		return false; /* longer than any name */
 	append(&range->first, op->list.prefix.data, op->list.prefix.len);
 	bool has_end = lp_key_after(range->first.bytes, range->first.len, &range->end);
-	LP_ASSERT(has_end); /* no space is 0xff, and lpi_store_check() saw to the records' prefix */
+	LP_ASSERT(has_end); /* no space is 0xff, and lpi_store_check() has checked the records'
+			       prefix */
 	append(&bound, op->list.from.data, op->list.from.len);
 	append(&bound, op->list.after.data, op->list.after.len);
 	if (op->list.after.data != NULL)
-		append(&bound, "", 1); /* the least string above another is that one with a NUL */
+		append(&bound, "", 1); /* the next higher string is the same one with a NUL */
 	if (lp_key_compare(bound.bytes, bound.len, range->first.bytes, range->first.len) > 0)
 		copy_key(&range->first, &bound);
 	return lp_key_compare(range->first.bytes, range->first.len, range->end.bytes,
@@ -343,7 +344,7 @@ static bool set_range(struct lpi_query *query)
 
 /* --- The beginning ---------------------------------------------------------------------------- */
 
-/* Whether the inode has keys; it is there. */
+/* Whether the inode has keys; -ENOENT when it does not exist. */
 static int look_at_inode(struct lpi_query *query, bool *ret_has_keys)
 {
 	struct lpi_inode *inode;
@@ -362,7 +363,7 @@ static int look_at_inode(struct lpi_query *query, bool *ret_has_keys)
 	return 0;
 }
 
-/* All that was put before and may be in the list is in the index. */
+/* All earlier changes that may be in the list are in the index. */
 static bool is_inserted(struct lpi_query *query)
 {
 	const struct lp_store_op *op = query->op;

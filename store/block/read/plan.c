@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where each block of a read comes from, and whether it is what it should be.
+/* Sources of each block of a read, and verification of the blocks.
  *
- * What is partly asked for gets a crc of its own, made together with that of the rest of its block:
- * the two must give the block's (rule W2). So a piece of a block that went bad in memory, which
- * nobody verified since it came, gets none either. */
+ * A piece of a block gets a crc of its own, made together with that of the rest of the block: the
+ * two must give the block's crc (rule W2). So a piece of a block that went bad in memory, which no
+ * code verified since it came, gets no crc either. */
 #include <string.h>
 
 #include "base/error.h"
 #include "store/block/core/data_cache.h"
 #include "store/block/read/read.h"
 
-#define AHEAD_WAITS_MAX 4u /* then it reads itself what it wants */
+#define AHEAD_WAITS_MAX 4u /* after that the read reads the blocks itself */
 
-/* --- What there is ---------------------------------------------------------------------------- */
+/* --- Lookup ----------------------------------------------------------------------------------- */
 
 static uint64_t first_block(const struct lpi_read *read)
 {
@@ -22,7 +22,7 @@ static uint64_t first_block(const struct lpi_read *read)
 static int look_up(struct lpi_read *read, struct lpi_inode *inode)
 {
 	const struct lp_extmap_range range = {first_block(read), read->block_cnt};
-	/* Each time round one leaf more is known. */
+	/* Each round adds one more leaf. */
 	for (;;) {
 		int cnt = lp_extmap_lookup(&inode->map, range, read->segments,
 					   (int)LPI_READ_BLOCKS_MAX, read->crcs);
@@ -77,7 +77,7 @@ bool lpi_read_awaits_ahead(struct lpi_read *read)
 
 /* --- The plan --------------------------------------------------------------------------------- */
 
-/* The next blocks of the file are these bytes, of which the reference becomes the read's. */
+/* The next blocks of the file are these bytes; the read takes over the reference. */
 static void add_part(struct lpi_read *read, struct lp_seg seg, uint64_t device_block)
 {
 	for (uint32_t at = 0; at < seg.len; at += (uint32_t)LP_BLOCK_BYTES) {
@@ -115,7 +115,7 @@ static void add_zeros(struct lpi_read *read, uint64_t cnt)
 	}
 }
 
-/* The content of the first block is in the inode: copied, for there it may change. */
+/* The content of the first block is in the inode. It is copied, because it may change there. */
 static int add_inline(struct lpi_read *read, const struct lp_inode *rec)
 {
 	struct lp_buf *buf = lp_buf_new_ranked(lpi_read_block(read)->options.bufs, LP_BUF_SMALL,
@@ -131,7 +131,7 @@ static int add_inline(struct lpi_read *read, const struct lp_inode *rec)
 	return 0;
 }
 
-/* 1 or 0. What begins once more may do so because of what is here. */
+/* 1 or 0. A read that begins once more may do so because the cached block is bad. */
 static int find_in_cache(const struct lpi_read *read, uint64_t device_block, uint32_t idx,
 			 struct lp_seg *ret_seg)
 {
@@ -168,8 +168,8 @@ static int find_in_memory(const struct lpi_read *read, uint64_t device_block, ui
 			  (unsigned long long)device_block, crc, read->crcs[idx]);
 }
 
-/* One that takes all the bytes, or half of that size if it would waste more than a quarter; when
- * these are out smaller ones, down to `min`. NULL: there is none. */
+/* A buffer for all the bytes, or half of that size if it would waste more than a quarter. When
+ * these are used up a smaller one, down to `min`. NULL: there is none. */
 static struct lp_buf *take_large(struct lp_bufs *bufs, uint64_t bytes, uint32_t min,
 				 enum lp_buf_rank rank)
 {
@@ -186,11 +186,11 @@ static struct lp_buf *take_buf(const struct lpi_read *read, uint64_t bytes)
 {
 	const struct lpi_block *block = lpi_read_block(read);
 	struct lp_buf *buf = NULL;
-	/* What will be kept lies in the cache's own buffers, as long as there are any. */
+	/* Blocks that will be kept lie in the cache's own buffers, as long as there are any. */
 	if (read->is_cached)
 		buf = lpi_cached_buf(block->cached);
 	else if (read->into != NULL)
-		/* In few pieces, for their number is limited. */
+		/* Few pieces, because their number is limited. */
 		buf = take_large(read->into,
 				 lp_buf_size((uint32_t)LP_MIN(bytes, (uint64_t)LP_BUF_LARGE)),
 				 LP_BUF_MEDIUM, LP_BUF_REQUEST);
@@ -199,7 +199,7 @@ static struct lp_buf *take_buf(const struct lpi_read *read, uint64_t bytes)
 	return take_large(block->options.bufs, bytes, LP_BUF_SMALL, read->op->read.rank);
 }
 
-/* As many of the io's blocks as it has places for buffers. -ENOBUFS. */
+/* Fills the io with as many blocks as it has places for buffers. -ENOBUFS. */
 static int fill_io(struct lpi_read *read, struct lpi_io *io)
 {
 	uint64_t done = 0;
@@ -258,7 +258,7 @@ static int add_data(struct lpi_read *read, uint64_t device_block, uint64_t cnt)
 	return 0;
 }
 
-/* A map is input until it is verified: what it names may be anything. */
+/* A map is input until it is verified: it may name any block. */
 static int check_place(const struct lpi_read *read, struct lp_extent extent, uint64_t file_block)
 {
 	if (LP_LIKELY(lp_space_has(lpi_read_block(read)->space, extent)))
@@ -271,8 +271,8 @@ static int check_place(const struct lpi_read *read, struct lp_extent extent, uin
 		(unsigned long long)extent.block, (unsigned long long)lp_extent_end(extent) - 1);
 }
 
-/* What is mapped but counts as free may be given to somebody else at any time. Until then it is
- * what its crc says, so whoever only wants the data gets it. */
+/* A mapped block that counts as free may be given to another owner at any time. Until then its
+ * content fits its crc, so a reader that only wants the data gets it. */
 static int check_taken(const struct lpi_read *read, struct lp_extent extent, uint64_t file_block)
 {
 	const struct lp_space *space = lpi_read_block(read)->space;
@@ -283,7 +283,7 @@ static int check_taken(const struct lpi_read *read, struct lp_extent extent, uin
 		block = run.block;
 	else if (LP_LIKELY(lp_space_is_taken(space, extent)))
 		return 0;
-	else /* it waits to be free */
+	else /* its freeing is not finished */
 		while (lp_space_is_taken(space, (struct lp_extent){block, 1}))
 			block++;
 	return LP_CORRUPT(
@@ -301,7 +301,7 @@ static int plan_data(struct lpi_read *read, struct lp_extent extent, uint64_t fi
 	return err < 0 ? err : add_data(read, extent.block, extent.cnt);
 }
 
-/* What is in many pieces, or not only on the device, is of no use there. */
+/* A read in many pieces, or with blocks in memory, does not use the caller's buffers. */
 static struct lp_bufs *choose_into(const struct lpi_read *read, const struct lpi_inode *inode)
 {
 	bool has_inline = inode->rec.content.len > 0 && first_block(read) == 0;
@@ -326,7 +326,7 @@ int lpi_read_plan(struct lpi_read *read, const struct lpi_inode *inode)
 	for (uint32_t i = 0; i < read->segment_cnt && err == 0; i++) {
 		const struct lp_extmap_segment *segment = &read->segments[i];
 		uint64_t at = first_block(read) + read->planned;
-		uint64_t skip = at - segment->range.first; /* what was inline */
+		uint64_t skip = at - segment->range.first; /* blocks with inline content */
 		uint64_t cnt = segment->range.cnt - skip;
 		if (segment->kind == LP_EXTMAP_DATA)
 			err = plan_data(read, (struct lp_extent){segment->block + skip, cnt}, at);
@@ -337,9 +337,9 @@ int lpi_read_plan(struct lpi_read *read, const struct lpi_inode *inode)
 	return err;
 }
 
-/* --- The blocks, held against their crcs ------------------------------------------------------ */
+/* --- Verification ----------------------------------------------------------------------------- */
 
-/* The crc of a block from those of its three parts, and that of the one in the middle. */
+/* The crc of a block from those of its three parts, and that of the middle part. */
 static uint32_t crc_of_parts(const uint8_t *at, uint32_t begin, uint32_t end, uint32_t *ret_piece)
 {
 	uint32_t piece = lp_crc32c(0, at + begin, end - begin);
@@ -363,7 +363,7 @@ static int bad_block(const struct lpi_read *read, uint32_t idx, uint32_t got)
 		(unsigned long long)device_block, got, read->crcs[idx]);
 }
 
-/* It is what the map says. */
+/* Keeps a block that was verified against the map's crc. */
 static void keep(const struct lpi_read *read, uint32_t idx)
 {
 	const struct lpi_source *source = &read->sources[idx];
@@ -375,10 +375,10 @@ static void keep(const struct lpi_read *read, uint32_t idx)
 	};
 	if (read->is_cached && source->device_block != 0)
 		(void)lpi_cached_keep(lpi_read_block(read)->cached,
-				      &item); /* or not: it was read */
+				      &item); /* if it is not kept, the read still has it */
 }
 
-/* The block after this one, when it will be held against its crc as well, for fetching it ahead. */
+/* The block after this one, if it will be verified as well, for prefetching. */
 static const uint8_t *next_from_device(const struct lpi_read *read, uint32_t idx)
 {
 	const struct lpi_source *next = &read->sources[idx + 1];
@@ -396,7 +396,8 @@ static int check_block(struct lpi_read *read, uint32_t idx)
 	uint64_t end = LP_MIN(read_end, block_at + LP_BLOCK_BYTES) - block_at;
 	uint32_t crc = read->crcs[idx];
 	if (begin == 0 && end == LP_BLOCK_BYTES) {
-		/* What was in memory was verified when it came, and will be by who gets it. */
+		/* A block from memory was verified when it came, and its receiver verifies it
+		 * again. */
 		if (source->device_block == 0)
 			return 0;
 		const uint8_t *next = next_from_device(read, idx);

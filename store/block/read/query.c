@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a question. One about an inode claims it, so that it sees what was submitted before;
- * a name or a record is looked up without. */
+/* The life of a question. A question about an inode claims it, so that it sees all earlier
+ * submissions. A name or a record is looked up without a claim. */
 #include <stdlib.h>
 
 #include "store/block/read/query.h"
@@ -61,20 +61,22 @@ static void move(struct lpi_query *query, enum lpi_query_state state)
 	lp_sm_move(&query->sm, state, lp_reactor_now_ns(lpi_query_block(query)->options.reactor));
 }
 
-/* --- What was seen ---------------------------------------------------------------------------- */
+/* --- Groups that were seen ---------------------------------------------------------------------
+ */
 
 void lpi_query_saw_index(struct lpi_query *query)
 {
 	struct lp_commit *commit = lpi_query_block(query)->commit;
 	if (commit == NULL || lp_commit_inserted_seq(commit) <= lp_commit_durable_seq(commit))
 		return;
-	/* What is in the index was submitted: it is of the group before the one that collects, or
+	/* Records in the index were submitted: they are of the group before the collecting one, or
 	 * older. */
 	lpi_query_saw_group(query, lp_commit_group(commit) - 1);
 }
 
-/* Every change of an entry is noted in the fragment, which leaves memory only when the index has
- * them all and they are durable: without one nothing of the directory is on its way. */
+/* Every change of an entry is noted in the fragment. The fragment leaves memory only when the index
+ * has all of them and they are durable. So without a fragment in memory no change of the directory
+ * is on its way. */
 static uint64_t entries_group(struct lpi_query *query, struct lp_ino dir)
 {
 	struct lpi_node *node =
@@ -91,7 +93,8 @@ bool lpi_query_has_entries(struct lpi_query *query, struct lp_ino dir)
 void lpi_query_saw_entries(struct lpi_query *query, struct lp_ino dir)
 {
 	struct lp_commit *commit = lpi_query_block(query)->commit;
-	/* Nor of the group that collects, as above, though the fragment may be. */
+	/* The index has no records of the collecting group, as above, though the fragment may be of
+	 * it. */
 	if (commit != NULL)
 		lpi_query_saw_group(query,
 				    LP_MIN(entries_group(query, dir), lp_commit_group(commit) - 1));
@@ -149,7 +152,7 @@ static void let_go(struct lpi_query *query)
 	lpi_hold_release(&query->hold);
 }
 
-/* The slot comes back; who waits for one begins soon, not in here. */
+/* The slot comes back. A waiting operation begins in a later task, not here. */
 static void put_slot(struct lpi_query *query)
 {
 	struct lpi_block *block = lpi_query_block(query);
@@ -173,9 +176,9 @@ static void finish(struct lpi_query *query)
 	lpi_block_complete(block, op, result);
 }
 
-/* --- The order of it all ---------------------------------------------------------------------- */
+/* --- States ----------------------------------------------------------------------------------- */
 
-/* Each step says whether it goes on at once, with the next state. */
+/* Each step returns whether it goes on at once, with the next state. */
 
 static bool conclude(struct lpi_query *query)
 {
@@ -215,7 +218,7 @@ static bool on_claim(struct lpi_query *query)
 static bool on_resolve(struct lpi_query *query)
 {
 	struct lpi_block *block = lpi_query_block(query);
-	int next = query->result; /* of a wait that failed */
+	int next = query->result; /* result of a wait that failed */
 	if (next == 0)
 		next = lp_shard_error(block->shard) != 0 ? -EIO : query->go_on(query);
 	switch (next) {
@@ -368,7 +371,7 @@ static void begin(struct lpi_query *query, struct lpi_block *block, struct lp_st
 
 void lpi_query_submit(struct lpi_block *block, struct lp_store_op *op)
 {
-	/* Nobody passes those who wait. */
+	/* No question overtakes waiting ones. */
 	struct lpi_query *query = lpi_op_list_is_empty(&block->slots.waiting_queries)
 					  ? lp_pool_get(block->queries)
 					  : NULL;

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads of data.
  *
- *   CLAIM     until the inode's claim is held: what was submitted before has been applied
+ *   CLAIM     until the inode's claim is held: all earlier submissions have been applied
  *   RESOLVE   inode and leaves are looked at, each block's source is chosen, and from here on
- *             pinned or referenced; the claim is let go
+ *             pinned or referenced; the claim is released
  *   INDEX     a helper fetches the inode or a leaf; then CLAIM again
- *   MEMORY    until buffers or ios may be had; then CLAIM again
- *   AHEAD     until what is wanted and being read ahead has come, or will not; then CLAIM again
- *   DEVICE    until the device has read; every block is held against its crc
- *   DURABLE   until what was seen is durable (store I6); the wait begins with the device's
- *   DONE      segments and slot are the caller's until lp_store_end()
- *   FAILED    nothing is held
+ *   MEMORY    until there may be buffers or ios; then CLAIM again
+ *   AHEAD     until wanted blocks that are being read ahead have come, or will not; then CLAIM
+ *             again
+ *   DEVICE    until the device has read; every block is verified against its crc
+ *   DURABLE   until the state that was seen is durable (store I6); the wait begins with the
+ * device's DONE      segments and slot are the caller's until lp_store_end() FAILED    nothing is
+ * held
  *
- * A block's crc is that of the map as of RESOLVE, and so is its content: a pending payload is
- * referenced, a block on the device is pinned, so that neither write-back nor a new owner writes
- * over it. Once the pin is gone that does not hold any more. So when a block is bad, or the device
- * fails, the whole read begins once more, from the claim and past the cache; what is bad then, is.
+ * A block's crc is that of the map as of RESOLVE, and so is its content. A pending payload is
+ * referenced, and a block on the device is pinned, so that neither write-back nor a new owner
+ * overwrites it. This ends with the pin. So when a block is bad, or the device fails, the whole
+ * read begins once more, from the claim and without the cache. A block that is bad then is really
+ * bad.
  */
 #include "store/block/read/read.h"
 
@@ -84,8 +86,8 @@ static void move(struct lpi_read *read, enum lpi_read_state state)
 
 static void begin(struct lpi_read *read, struct lpi_block *block, struct lp_store_op *op);
 
-/* The slot comes back; who waits for one begins, soon: not from in here, for a read that fails at
- * once would begin the next. */
+/* The slot comes back. A waiting read begins in a later task, not here, because a read that fails
+ * at once would begin the next one. */
 static void put_slot(struct lpi_read *read)
 {
 	struct lpi_block *block = lpi_read_block(read);
@@ -147,9 +149,9 @@ void lpi_read_end(struct lpi_block *block, struct lp_store_op *op)
 	lpi_block_memory_freed(block);
 }
 
-/* --- The order of it all ---------------------------------------------------------------------- */
+/* --- States ----------------------------------------------------------------------------------- */
 
-/* Each step says whether it goes on at once, with the next state. */
+/* Each step returns whether it goes on at once, with the next state. */
 
 static bool on_claim(struct lpi_read *read)
 {
@@ -159,7 +161,7 @@ static bool on_claim(struct lpi_read *read)
 	return true;
 }
 
-/* Store I6: of what was seen. */
+/* Store I6, for the state that was seen. */
 static void wait_until_durable(struct lpi_read *read, const struct lpi_node *node)
 {
 	if (lpi_node_is_durable(node))
@@ -207,7 +209,7 @@ static bool settle(struct lpi_read *read)
 
 static bool wait_for_memory(struct lpi_read *read)
 {
-	/* This is not told to others who wait: two of them would wake each other for ever. */
+	/* Other waiters are not told of this memory: two reads would wake each other for ever. */
 	lpi_read_give_back(read);
 	lpi_hold_release(&read->hold);
 	move(read, LPI_READ_MEMORY);
@@ -223,7 +225,7 @@ static bool wait_for_ahead(struct lpi_read *read)
 	return false;
 }
 
-/* The stream that it goes on with. */
+/* The stream that the read continues. */
 static struct lp_stream *see(struct lpi_read *read)
 {
 	const struct lp_store_op *op = read->op;
@@ -262,7 +264,7 @@ static bool on_resolve(struct lpi_read *read)
 	}
 	if (err == 0 && stream != NULL)
 		lpi_ahead_go_on(lpi_read_block(read)->cached, &read->hold, inode, stream);
-	/* From here on the inode may change, or go. */
+	/* From here on the inode may change, or be removed. */
 	lpi_hold_release(&read->hold);
 	return is_planned ? false : settle(read);
 }
@@ -301,7 +303,7 @@ static void run(struct lpi_read *read)
 		finish(read);
 }
 
-/* --- What is told ----------------------------------------------------------------------------- */
+/* --- Callbacks -------------------------------------------------------------------------------- */
 
 static void ready(struct lpi_hold *hold)
 {
@@ -315,7 +317,7 @@ static void device_ended(struct lpi_block_job *job)
 
 static void wait_told(struct lp_commit_waiter *waiter, int result)
 {
-	(void)result; /* an error of the shard is met again in RESOLVE */
+	(void)result; /* RESOLVE finds an error of the shard again */
 	run(LP_CONTAINER_OF(waiter, struct lpi_read, waiter));
 }
 
@@ -363,7 +365,7 @@ static void begin(struct lpi_read *read, struct lpi_block *block, struct lp_stor
 
 void lpi_read_submit(struct lpi_block *block, struct lp_store_op *op)
 {
-	/* Nobody passes those who wait. */
+	/* No read overtakes waiting ones. */
 	struct lpi_read *read = lpi_op_list_is_empty(&block->slots.waiting_reads)
 					? lp_pool_get(block->reads)
 					: NULL;

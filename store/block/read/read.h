@@ -5,8 +5,8 @@
  * Blocking: none.
  * Errors: the read's result.
  *
- * block/read/read.c has the order of it all. block/read/plan.c says where each block comes from
- * and whether it is what it should be.
+ * block/read/read.c has the order of the steps. block/read/plan.c chooses the source of each block
+ * and verifies it.
  */
 #ifndef LP_STORE_BLOCK_READ_READ_H
 #define LP_STORE_BLOCK_READ_READ_H
@@ -31,33 +31,33 @@ enum lpi_read_state {
 /* Where a block's bytes are, or will be. */
 struct lpi_source {
 	struct lp_buf *buf;
-	uint64_t device_block; /* 0: it was in memory */
+	uint64_t device_block; /* 0: the bytes were in memory */
 	uint32_t offset;
 };
 
-/* Not to be cleared as a whole: of the arrays a short read touches the beginnings. */
+/* Must not be cleared as a whole: a short read touches only the beginnings of the arrays. */
 struct lpi_read {
 	struct lp_sm sm;
 	struct lpi_begun begun;
 	struct lp_store_op *op;
 	int result;
 	bool waits_durable;
-	bool is_again;  /* a block was bad: to begin once more */
-	bool is_second; /* this has begun once more */
-	bool is_cached; /* it goes through the cache of data */
-	bool is_seen;   /* by who looks for sequential readers */
-	bool goes_on;   /* of the first block somebody has had the beginning */
+	bool is_again;  /* a block was bad: the read must begin once more */
+	bool is_second; /* the read has begun once more */
+	bool is_cached; /* the read goes through the cache of data */
+	bool is_seen;   /* the detection of streams has seen it */
+	bool goes_on;   /* an earlier read had the beginning of the first block */
 	uint32_t ahead_waits;
 	uint32_t block_cnt;
 	uint32_t planned; /* blocks that have a source */
 	uint32_t seg_cnt;
 	uint32_t segment_cnt;
 	uint64_t bytes;
-	uint64_t since;       /* lpi_cached_now() of the plan */
-	struct lp_bufs *into; /* of the op, if this is to go there */
+	uint64_t since;       /* lpi_cached_now() at the time of the plan */
+	struct lp_bufs *into; /* of the op, if the data goes there */
 	struct lpi_block_job job;
 	struct lp_commit_waiter durable_waiter;
-	struct lp_commit_waiter waiter; /* for memory, or what is read ahead */
+	struct lp_commit_waiter waiter; /* for memory, or blocks being read ahead */
 	struct lpi_hold hold;
 	struct lp_seg segs[LPI_READ_BLOCKS_MAX];
 	uint32_t crcs[LPI_READ_BLOCKS_MAX]; /* of blocks, then of pieces */
@@ -70,22 +70,23 @@ static inline struct lpi_block *lpi_read_block(const struct lpi_read *read)
 	return read->hold.block;
 }
 
-/* What is to be read, and what the map says of it. *ret_inode is set when it was found, also when
- * there is none for readers. 0; -EAGAIN: the index is to be asked; errors. */
+/* Looks up the inode and the map of the range. *ret_inode is set when the inode was found, even if
+ * readers do not see it. 0; -EAGAIN: the index must be read; errors. */
 int lpi_read_look(struct lpi_read *read, struct lpi_inode **ret_inode) LP_MUST_CHECK;
 /* True when some of it is being read ahead: read->waiter is told when it has come. */
 bool lpi_read_awaits_ahead(struct lpi_read *read) LP_MUST_CHECK;
-/* Chooses the source of each block; what the device has is in the job, not yet submitted. -ENOBUFS:
- * no buffer, or no io, is left. -EUCLEAN. What was chosen has to be given back then. */
+/* Chooses the source of each block. Blocks on the device are in the job, not yet submitted.
+ * -ENOBUFS: no buffer, or no io, is left. -EUCLEAN. After an error the sources must be given back.
+ */
 int lpi_read_plan(struct lpi_read *read, const struct lpi_inode *inode) LP_MUST_CHECK;
-/* All bytes are there: holds blocks against their crcs, and makes those of the pieces. -EIO,
+/* All bytes are there: verifies blocks against their crcs, and makes the crcs of the pieces. -EIO,
  * -EBADMSG. */
 int lpi_read_check(struct lpi_read *read) LP_MUST_CHECK;
-/* Whatever was chosen is chosen no more. Nothing is being read. */
+/* Gives back all chosen sources. The device must not be reading. */
 void lpi_read_give_back(struct lpi_read *read);
 
-/* Where a read begins, and where its caller gives its data back. Without a free slot it waits; the
- * caller sees to it that it does not pass a transaction that came before it. */
+/* Begins a read; lpi_read_end() gives its data back. Without a free slot the read waits. The caller
+ * ensures that it does not overtake an earlier transaction. */
 void lpi_read_submit(struct lpi_block *block, struct lp_store_op *op);
 void lpi_read_end(struct lpi_block *block, struct lp_store_op *op);
 size_t lpi_read_bytes(void); /* of a slot */

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where data begins or ends. Holes and unwritten blocks are the same here.
  *
- * The map knows its leaves' numbers, but for very sparse files; leaves that are not in memory and
- * cannot be had at once are fetched by a scan, many at a time, for a search often has to look at
- * one after the other. The claim is kept meanwhile: what was gone past must stay as it was.
+ * The map knows the numbers of its leaves, except in very sparse files. A scan fetches leaves that
+ * are not in memory, many at a time, because a search often has to look at one after the other. The
+ * claim is kept meanwhile, because leaves already passed must not change.
  *
- * A trim needs no claim. It frees leaves behind the end of the file, which are not asked for: also
- * who looks for space goes no further than where he is while there is a trim, and none begins while
- * he has the claim; and
- * what it, or a payment, puts into the index while a scan is under way was in memory by then, where
- * the pin keeps it. So what a scan has found is new, or is not looked at. */
+ * A trim needs no claim. It frees leaves behind the end of the file, which are not searched. A
+ * search for space does not go beyond its own offset while there is a trim, and no trim begins
+ * while the search has the claim. Records that a trim, or a payment, puts into the index during a
+ * scan were in memory by then, and the pin keeps them there. So a leaf found by a scan is new to
+ * the map, or is not used. */
 #include "base/error.h"
 #include "store/block/read/query.h"
 
-#define CALLS_PER_TURN 16u /* of the map, each of which looks at a bounded part */
+#define CALLS_PER_TURN 16u /* calls of the map, each of which looks at a bounded part */
 #define SCAN_LEAVES    64u
 #define SCAN_BYTES     LP_BUF_MEDIUM
 static_assert(SCAN_LEAVES * (LP_EXTMAP_LEAF_BYTES_MAX + LP_KEY_BYTES_MAX) > SCAN_BYTES,
@@ -27,7 +27,8 @@ static int seek_scanned(struct lpi_query *query);
 static int scan_leaves(struct lpi_query *query, struct lp_extmap_leaves missing, uint32_t end)
 {
 	uint32_t last = LP_MIN(missing.last, end);
-	/* When only the first is known to be missing, those behind it are likely to be, too. */
+	/* When only the first leaf is known to be missing, those behind it are likely to be, too.
+	 */
 	if (missing.first == missing.last)
 		last = missing.first + LP_MIN(SCAN_LEAVES - 1, end - missing.first);
 	query->go_on = seek_scanned;
@@ -38,7 +39,7 @@ static int scan_leaves(struct lpi_query *query, struct lp_extmap_leaves missing,
 	return lpi_query_scan(query, SCAN_LEAVES, SCAN_BYTES);
 }
 
-/* That an answer may lie in. */
+/* The last leaf that may hold the answer. */
 static uint32_t last_leaf(const struct lpi_query *query, const struct lpi_inode *inode)
 {
 	if (query->op->seek.space)
@@ -47,14 +48,14 @@ static uint32_t last_leaf(const struct lpi_query *query, const struct lpi_inode 
 	return (uint32_t)(((inode->rec.size_bytes - 1) >> LP_BLOCK_SHIFT) / LP_EXTMAP_LEAF_BLOCKS);
 }
 
-/* -ENXIO: of those nothing is missing. */
+/* -ENXIO: the search needs none of the missing leaves. */
 static int get_leaves(struct lpi_query *query, struct lpi_inode *inode)
 {
 	struct lp_extmap_leaves missing = lp_extmap_missing(&inode->map);
 	uint32_t last = last_leaf(query, inode);
 	if (missing.first > last)
 		return -ENXIO;
-	/* Of a large file there are millions, and the pin keeps them (P5). */
+	/* A large file has millions of leaves, and the pin keeps them (P5). */
 	lpi_node_shrink_map(&inode->node);
 	if (missing.first == missing.last) {
 		int err = lpi_leaves_get(&query->hold.warmer, inode, query->hold.is_kept);
@@ -75,7 +76,7 @@ static int give(struct lpi_query *query, uint64_t at, uint64_t size_bytes)
 	return 0;
 }
 
-/* Also of a file of nothing but a hole: its content ends at 0. */
+/* Also for a file that is only a hole: its content ends at 0. */
 static int seek_inline(struct lpi_query *query, const struct lp_inode *rec)
 {
 	bool in_content = query->op->seek.offset < rec->content.len;
@@ -118,7 +119,7 @@ static int seek_map(struct lpi_query *query, struct lpi_inode *inode)
 
 static int seek_space(struct lpi_query *query, struct lpi_inode *inode)
 {
-	if (lp_extmap_blocks(&inode->map) == 0) /* content in the inode has none */
+	if (lp_extmap_blocks(&inode->map) == 0) /* content in the inode has no blocks */
 		return query->op->seek.hole ? give(query, query->op->seek.offset, LP_STORE_FILE_MAX)
 					    : -ENXIO;
 	if (inode->trim != NULL)

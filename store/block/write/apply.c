@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The changes of a transaction, in one piece of one turn: nothing here waits or fails. Room in the
- * group was set aside, what is needed is in memory and pinned. */
+ * group was reserved, and the needed nodes are in memory and pinned. */
 #include <string.h>
 
 #include "store/block/write/txn.h"
@@ -17,7 +17,8 @@ static struct lp_kv_bytes value_bytes(const struct lp_bytes *bytes)
 
 /* --- Inodes ----------------------------------------------------------------------------------- */
 
-/* The numbers of all that is made: the bound is raised once, as was set aside for it. */
+/* Uses the numbers of all inodes that are made. The bound is raised once; room for that was
+ * reserved. */
 static void use_numbers(const struct lpi_txn *txn)
 {
 	struct lpi_block *block = txn->block;
@@ -115,7 +116,7 @@ static void punch_all(struct lpi_block *block, struct lpi_inode *inode)
 	lpi_release_apply(block, &released);
 }
 
-/* It has no entries. */
+/* The fragment has no entries. */
 static void drop_fragment(struct lpi_fragment *fragment)
 {
 	if (!fragment->node.exists)
@@ -168,7 +169,8 @@ static void set_entry(struct lpi_txn *txn, const struct lp_change *change, struc
 					.insertion = slot->insertion};
 	uint8_t bytes[LP_DIRENT_VALUE_SIZE];
 	struct lp_key key;
-	/* With an entry that is there already its record was lost: nobody knows what else there is.
+	/* If the entry exists already, the fragment's record was lost, and its other names are
+	 * unknown.
 	 */
 	if (!slot->existed && !slot->fragment->node.exists)
 		lpi_fragment_begin_names(slot->fragment);
@@ -181,7 +183,7 @@ static void set_entry(struct lpi_txn *txn, const struct lp_change *change, struc
 				      change->named.name.len);
 		lpi_node_changed(&slot->fragment->node);
 	} else {
-		lpi_node_noted(&slot->fragment->node); /* no record of it changes */
+		lpi_node_noted(&slot->fragment->node); /* no record of the fragment changes */
 	}
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, change->ino, change->named.name.data,
 		       change->named.name.len);
@@ -195,7 +197,8 @@ static void remove_entry(struct lpi_txn *txn, const struct lp_change *change,
 {
 	struct lp_fragment_value *fragment = &slot->fragment->value;
 	struct lp_key key;
-	/* A fragment that says less than there is, is damaged; it is not made worse. */
+	/* A fragment that counts fewer entries than exist is damaged; this must not make it worse.
+	 */
 	if (fragment->entries_cnt > 0)
 		fragment->entries_cnt--;
 	fragment->name_bytes -= LP_MIN(fragment->name_bytes, (uint64_t)change->named.name.len);
@@ -218,7 +221,7 @@ static void change_dir(const struct lp_change *change, struct lpi_fragment *frag
 		fragment->value.is_sealed = 1;
 	if (change->dir.unseal)
 		fragment->value.is_sealed = 0;
-	/* If the seal had made it, its directory may never have been. */
+	/* If the seal had made the fragment, its directory may never have existed. */
 	if (change->dir.unseal && lp_fragment_says_nothing(&fragment->value))
 		drop_fragment(fragment);
 	else
@@ -233,7 +236,7 @@ static void xattr_key(const struct lp_change *change, struct lp_key *ret_key)
 		       change->named.name.len);
 }
 
-/* In the inode's list. -ENOSPC: it does not fit. */
+/* Changes the inode's list. -ENOSPC: the value does not fit. */
 static int change_list(struct lpi_inode *inode, const struct lp_bytes *name,
 		       const struct lp_inode_bytes *value)
 {
@@ -260,7 +263,7 @@ static void set_xattr(struct lpi_txn *txn, const struct lp_change *change, struc
 		return;
 	}
 	int err = change_list(inode, &change->named.name, NULL);
-	LP_ASSERT(err == 0); /* it became no longer */
+	LP_ASSERT(err == 0); /* the list became no longer */
 	inode->rec.flags |= LP_INODE_FLAG_HAS_KEYS;
 	lp_commit_put(commit, key_bytes(&key), value_bytes(value));
 }
@@ -352,7 +355,7 @@ static void apply_one(struct lpi_txn *txn, const struct lp_change *change, struc
 	}
 }
 
-/* The inode of the data change tells, or that of the first change that is about one. */
+/* Returns the version of the data change's inode, or of the first inode that a change is about. */
 static void tell_version(struct lpi_txn *txn)
 {
 	struct lp_store_op *op = txn->op;

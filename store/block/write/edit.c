@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes of data, done: payloads into the frame, new extents into the map, old ones out of it, in
- * one piece of one turn. */
+/* Changes of data, applied: payloads into the frame, new extents into the map, old ones out of it,
+ * in one piece of one turn. */
 #include <string.h>
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 
 /* --- The blocks of a range -------------------------------------------------------------------- */
 
-/* The first one in the range that is not in front of the block, or NULL. */
+/* The first solo in the range at or behind the block, or NULL. */
 static const struct lpi_solo *next_solo(const struct lpi_edit *edit, uint64_t block)
 {
 	const struct lpi_solo *next = NULL;
@@ -67,7 +67,7 @@ void lpi_range_skip(struct lpi_range_at *at, uint64_t blocks)
 	while (blocks > 0) {
 		struct lp_seg seg;
 		uint64_t got = lpi_range_run(at, blocks, &seg);
-		LP_ASSERT(got > 0); /* else it was copied */
+		LP_ASSERT(got > 0); /* otherwise it was copied */
 		blocks -= got;
 	}
 }
@@ -85,7 +85,7 @@ uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max
 		struct lpi_range_at before = *at;
 		struct lp_seg seg;
 		uint64_t blocks = lpi_range_run(at, max - done, &seg);
-		LP_ASSERT(blocks > 0); /* else it was copied */
+		LP_ASSERT(blocks > 0); /* otherwise it was copied */
 		if (run.len > 0 && continues(&run, &seg)) {
 			run.len += seg.len;
 			done += blocks;
@@ -135,7 +135,7 @@ enum lp_bdev_opcode lpi_block_data_opcode(const struct lpi_block *block)
 								     : LP_BDEV_WRITE;
 }
 
-/* --- What the group must set aside ------------------------------------------------------------ */
+/* --- Needs of the group ----------------------------------------------------------------------- */
 
 uint64_t lpi_edit_deferred(const struct lpi_edit *edit)
 {
@@ -190,7 +190,7 @@ static bool overlap(struct lp_extent a, struct lp_extent b)
 	return a.block < lp_extent_end(b) && b.block < lp_extent_end(a);
 }
 
-/* What is durably in use nobody is given. */
+/* A block that is durably in use is not given to a new owner. */
 bool lpi_edit_is_given(const struct lpi_txn *txn, struct lp_extent extent)
 {
 	const struct lpi_edit *edit = &txn->edit;
@@ -216,7 +216,7 @@ static void note_given(const struct lpi_txn *txn, struct lp_extent extent)
 	(void)err; /* it has been recorded */
 }
 
-/* Of what comes free in the edit's range; the edges of an edit lie outside. */
+/* Extents of the edit's range that become free; the edges of an edit lie outside. */
 static void release(struct lpi_txn *txn, struct lp_extmap_range range,
 		    struct lp_extmap_released *released)
 {
@@ -228,7 +228,8 @@ static void release(struct lpi_txn *txn, struct lp_extmap_range range,
 		const struct lp_extmap_release item = released->items[i];
 		if (is_moved && item.is_shared)
 			continue;
-		/* The map named what counted as free: it has it again. */
+		/* The map named a block that counted as free; this edit was given it and keeps it.
+		 */
 		if (lpi_edit_is_given(txn, item.extent))
 			note_given(txn, item.extent);
 		else
@@ -263,7 +264,7 @@ static void punch(struct lpi_txn *txn, struct lp_extmap_range range)
 
 /* --- Graves ----------------------------------------------------------------------------------- */
 
-/* One extent has an owner as before: the counts stay. */
+/* The extent gets one owner instead of another, so the counts stay. */
 static void bury_segment(struct lpi_txn *txn, const struct lp_extmap_segment *segment,
 			 const uint32_t *crcs, uint64_t *at)
 {
@@ -280,7 +281,7 @@ static void bury_segment(struct lpi_txn *txn, const struct lp_extmap_segment *se
 	*at += to.cnt;
 }
 
-/* The shared blocks of the range, before it changes. */
+/* Moves the shared blocks of the range to the grave, before the range changes. */
 static void bury(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -354,7 +355,7 @@ static void apply_solos(struct lpi_txn *txn)
 		apply_solo(txn, &txn->edit.solos[i]);
 }
 
-/* Inline data that has a block now, or none any more. */
+/* Inline data that has a block now, or is removed. */
 static void drop_content(struct lpi_inode *inode)
 {
 	lpi_inode_set_part(inode, LPI_PART_CONTENT, NULL, 0);
@@ -391,7 +392,7 @@ static void write_inline(struct lpi_edit *edit)
 	inode->rec.content_crc = crc;
 }
 
-/* Each block of the range goes where the map has it. */
+/* Each block of the range goes to its block in the map. */
 static void defer_in_place(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -467,7 +468,8 @@ static void map_run(struct lpi_txn *txn, const struct lpi_range_place *place)
 	}
 }
 
-/* Each run to its place: what is overwritten from the frame, and the rest as the path wants it. */
+/* Each run goes to its place: overwritten blocks go into the frame, others take the write's path.
+ */
 static void write_mixed(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -596,7 +598,7 @@ static void apply_prealloc(struct lpi_txn *txn)
 
 /* --- Clones ----------------------------------------------------------------------------------- */
 
-/* One run of the source, extent by extent as long as they follow each other in the file. */
+/* One run of the source, extent by extent while they are contiguous in the file. */
 static void clone_segment(struct lpi_txn *txn, const struct lp_extmap_segment *segment,
 			  const uint32_t *crcs)
 {
@@ -608,7 +610,8 @@ static void clone_segment(struct lpi_txn *txn, const struct lp_extmap_segment *s
 					   segment->range.cnt};
 	if (segment->kind != LP_EXTMAP_DATA)
 		return;
-	/* First, for both may be of one file: no block is in a map twice unless it is shared. */
+	/* This comes first, because both may be in one file: a block is in a map twice only if it
+	 * is shared. */
 	if (!segment->is_shared && reserve(block, edit->src, segment->range, 0))
 		lp_extmap_mark_shared(&edit->src->map, segment->range);
 	lpi_share_apply(block, extent, segment->is_shared);

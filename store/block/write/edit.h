@@ -18,14 +18,14 @@
  * ----------------------------------------------------------------------------- */
 
 void lpi_edit_init(struct lpi_edit *edit);
-/* The path of a write of so many bytes, if it is not inline. Asked once for each write. */
+/* The path of a write of so many bytes, if it is not inline. Called once for each write. */
 enum lp_write_path lpi_edit_choose_path(struct lpi_txn *txn, uint64_t length);
-/* A write that was to be direct may be deferred all the same. */
+/* True: a write that was to be direct may be deferred instead. */
 bool lpi_edit_may_defer(const struct lpi_txn *txn);
 int lpi_edit_plan(struct lpi_txn *txn) LP_MUST_CHECK;
-/* Of a clone: the counts of what will be shared, in memory. */
+/* For a clone: brings the counts of the blocks to be shared into memory. */
 int lpi_edit_plan_shared(struct lpi_txn *txn) LP_MUST_CHECK;
-/* Of a clone: the blocks of the source. */
+/* For a clone: the blocks of the source. */
 struct lp_extmap_range lpi_edit_src_range(const struct lpi_edit *edit);
 struct lpi_solo *lpi_edit_add_solo(struct lpi_edit *edit, uint64_t block, bool is_in_range);
 /* The first segments of a range. */
@@ -41,26 +41,27 @@ int lpi_edit_lookup(struct lpi_txn *txn, struct lpi_inode *inode, struct lp_extm
 /* --- block/write/place_in_full_store.c
  * ---------------------------------------------------------------------------- */
 
-/* Whether all of the range may be written where it is: because it is the file's alone, or because
- * it has space and no content. 0, LPI_WAIT, or an error. */
+/* Whether all of the range may be written in place, because it is the file's alone, or because it
+ * has space and no content. 0, LPI_WAIT, or an error. */
 int lpi_edit_look_at_range(struct lpi_txn *txn) LP_MUST_CHECK;
-/* There is no space for what is written: true when this is the first time, and it is to be tried
- * again with what has space staying where it is. */
+/* The write found no space. True the first time: then it is tried again with existing blocks in
+ * place. */
 bool lpi_edit_was_refused(struct lpi_edit *edit);
-/* Plans that. 0: less space is needed than before. -ENOSPC: not so; else as above. */
+/* Plans that second try. 0: it needs less space than the first. -ENOSPC: it does not; else as
+ * above. */
 int lpi_edit_keep_places(struct lpi_txn *txn) LP_MUST_CHECK;
-/* Nor was there space for the rest: all is planned once more when there is some. */
+/* The second try found no space either: the write is planned anew when there is space. */
 void lpi_edit_leave_places(struct lpi_edit *edit);
 
-/* What was given is not named by the rest of the leaves that change: such a leaf would have a block
- * twice, and nobody could read it. 0, LPI_WAIT, or an error. */
+/* Checks that the unchanged parts of the leaves name none of the given blocks. Otherwise a leaf
+ * would name a block twice, and could not be read. 0, LPI_WAIT, or an error. */
 int lpi_edit_check_given(struct lpi_txn *txn) LP_MUST_CHECK;
 
-/* Where one run of a mixed range goes. */
+/* Place of one run of a mixed range. */
 enum lpi_place_kind {
 	LPI_PLACE_OWN,       /* over content that is the file's own */
-	LPI_PLACE_SET_ASIDE, /* to its place, which has no content yet */
-	LPI_PLACE_NEW,       /* to space that was taken for it */
+	LPI_PLACE_SET_ASIDE, /* in its preallocated block, which has no content yet */
+	LPI_PLACE_NEW,       /* in a new block that was taken for it */
 };
 
 struct lpi_range_place {
@@ -77,7 +78,7 @@ struct lpi_places_at {
 };
 
 struct lpi_places_at lpi_places_begin(const struct lpi_edit *edit);
-/* False: that was all. What was passed may have changed in the map meanwhile. */
+/* False: that was all. The map may have changed for ranges already passed. */
 bool lpi_places_next(struct lpi_places_at *at, struct lpi_range_place *ret_place);
 
 /* --- block/write/edit.c
@@ -92,10 +93,10 @@ struct lpi_range_at {
 };
 
 struct lpi_range_at lpi_range_begin(const struct lpi_edit *edit);
-/* The next blocks, up to `max`, that lie in one piece; how many. 0: the next one is not aligned in
- * memory, and needs a copy. */
+/* The next blocks, up to `max`, that are contiguous in memory; returns how many. 0: the next one is
+ * not aligned in memory, and needs a copy. */
 uint64_t lpi_range_run(struct lpi_range_at *at, uint64_t max, struct lp_seg *ret_seg);
-/* Passes so many blocks, which do not go there. */
+/* Passes so many blocks, which are not written there. */
 void lpi_range_skip(struct lpi_range_at *at, uint64_t blocks);
 /* Adds up to `max` blocks to the io; returns how many, at least one. */
 uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max);
@@ -103,12 +104,12 @@ uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max
 /* Whether the edit was given one of these blocks, which a map named already: damage. */
 bool lpi_edit_is_given(const struct lpi_txn *txn, struct lp_extent extent);
 
-/* The crc of each block of the range, once the solos are merged. */
+/* Collects the crc of each block of the range, once the solos are merged. */
 void lpi_edit_collect_crcs(struct lpi_edit *edit);
-/* Blocks that ride in the frame. */
+/* Blocks whose payloads go into the frame. */
 uint64_t lpi_edit_deferred(const struct lpi_edit *edit);
 void lpi_edit_drop_copies(struct lpi_edit *edit);
-/* After one step of several: what it held is used up, planning begins again. */
+/* After one step of several: its resources are used up, and planning begins again. */
 void lpi_edit_next_step(struct lpi_txn *txn);
 enum lp_bdev_opcode lpi_block_data_opcode(const struct lpi_block *block);
 

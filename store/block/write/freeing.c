@@ -3,8 +3,9 @@
  *
  *   new -> steps -> commit -> io -> come
  *
- * In the stage io `upto` says how many blocks will have been released in all when as many have come
- * as waited. Others may come first: then there is as much space as was promised all the same. */
+ * In the stage io `upto` is a number of released blocks in all. It is reached when as many blocks
+ * have been released as were waiting. Blocks of others may be released first: then there is as much
+ * space as promised all the same. */
 #include "store/block/write/freeing.h"
 
 #include "store/block/write/txn.h"
@@ -84,7 +85,7 @@ bool lpi_hope_goes_on(struct lpi_hope *hope, const struct lpi_block *block)
 		return false;
 	if (is_coming)
 		return true;
-	/* All has come, perhaps since it looked for space. */
+	/* All blocks have come, perhaps after the transaction looked for space. */
 	bool goes_on =
 		!hope->is_last && hope->released_blocks != lp_space_released_blocks(block->space);
 	hope->is_last = true;

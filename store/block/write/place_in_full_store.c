@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the blocks of a written range go, if not all of them to new space.
+/* Places of the blocks of a written range that do not all go to new space.
  *
- * A file has blocks that hold content and are its own, blocks that were set aside and hold none,
- * blocks that it shares with clones, and holes. On a store that has space the whole range goes to
- * new space, which is one write of the device and frees what was there; unless all of it is of the
- * first kind and the write is deferred, or all of the second. On a full store each block stays
- * where it has space that is only the file's own, and only the others need new space (P6): so a
- * file that was set aside, or written, can be written.
+ * A file has blocks with content that are its own, preallocated blocks without content, blocks
+ * shared with clones, and holes. On a store with space the whole range goes to new space, which is
+ * one write of the device and frees the old blocks. There are two exceptions: all blocks are of the
+ * first kind and the write is deferred, or all are of the second. On a full store each block stays
+ * if its space is only the file's own. Only the other blocks need new space (P6). So a file that
+ * was preallocated, or written, can be written.
  *
  * It is still one commit, and so the write happens wholly or not at all (P2):
- *   own content    the new one rides in the frame, and goes to its place when that is durable (S4)
- *   set aside      as new space: written before the frame, which says that it has content now
+ *   own content    the new one goes into the frame, and to its block when that is durable (S4)
+ *   preallocated   as new space: written before the frame, which says that it has content now
  *   shared, holes  new space
- * What is overwritten is all that must fit into one frame.
+ * All overwritten blocks must fit into one frame.
  *
- * A damaged map may name blocks that are free, or no space of the shard. Nothing is written there
- * (P7): the range goes to new space, after which the map is sound again. */
+ * A damaged map may name blocks that are free, or outside of the shard's space. These are not
+ * written (P7): the range goes to new space, after which the map is sound again. */
 #include "base/error.h"
 #include "store/block/write/edit.h"
 
@@ -23,7 +23,7 @@ struct kinds {
 	uint64_t own;
 	uint64_t set_aside;
 	uint64_t others;
-	bool is_damaged; /* places that are not the file's: among the others */
+	bool is_damaged; /* some blocks are not the file's; they count among the others */
 };
 
 static enum lpi_place_kind kind_of(const struct lp_extmap_segment *segment)
@@ -56,7 +56,7 @@ static void add(const struct lp_space *space, struct kinds *kinds,
 	}
 }
 
-/* Counts the blocks of the range; but for `all`, only as long as none has to move. */
+/* Counts the blocks of the range by kind. Without `all` it stops at the first that must move. */
 static int count(struct lpi_txn *txn, bool all, struct kinds *ret)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -97,7 +97,7 @@ int lpi_edit_look_at_range(struct lpi_txn *txn)
 	return 0;
 }
 
-/* --- What the map says already -----------------------------------------------------------------
+/* --- Check against the map ---------------------------------------------------------------------
  */
 
 static int check_part(struct lpi_txn *txn, uint64_t first, uint64_t end)
@@ -146,7 +146,7 @@ int lpi_edit_check_given(struct lpi_txn *txn)
 
 /* --- On a full store -------------------------------------------------------------------------- */
 
-/* What rides in the frame fits into one, and into what may wait to be taken to its place. */
+/* The payloads of own blocks fit into one frame, and into the limit of deferred payloads. */
 static bool frame_takes(const struct lpi_txn *txn, uint64_t deferred, const struct kinds *kinds)
 {
 	const struct lpi_edit *edit = &txn->edit;
@@ -185,7 +185,7 @@ int lpi_edit_keep_places(struct lpi_txn *txn)
 	    (!all_own && !edit->is_refused) ||
 	    !frame_takes(txn, all_ride ? edit->range.cnt : kinds.own, &kinds))
 		return -ENOSPC;
-	edit->seen.contest = NULL; /* as no other write of its path */
+	edit->seen.contest = NULL; /* as in other writes of its path */
 	if (all_own)
 		edit->path = LP_PATH_DEFERRED;
 	edit->is_in_place = all_own;

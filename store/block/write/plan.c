@@ -47,7 +47,7 @@ static enum lp_write_path wanted_path(const struct lpi_block *block, const struc
 	return change->data.path != LP_PATH_AUTO ? change->data.path : block->write_path;
 }
 
-/* Once chosen it waits until there is room for all of it: so that must be possible. */
+/* A deferred write waits until there is room for all of it, so that must be possible. */
 static bool can_defer(const struct lpi_block *block, uint64_t length)
 {
 	uint64_t blocks = length / LP_BLOCK_BYTES + 2;
@@ -88,7 +88,7 @@ static bool fits_inline(const struct lpi_txn *txn)
 	       lp_extmap_blocks(&edit->inode->map) == 0;
 }
 
-/* What is kept inline is what its crc says, before a new one is made from it. */
+/* Verifies inline content against its crc, before a new one is made from it. */
 static int verify_content(const struct lpi_inode *inode)
 {
 	const struct lp_inode *rec = &inode->rec;
@@ -99,7 +99,7 @@ static int verify_content(const struct lpi_inode *inode)
 			      (unsigned long long)rec->ino.nr);
 }
 
-/* Inline data moves to a block of its own, unless the range takes its place. */
+/* Inline data moves to a block of its own, unless the range covers it. */
 static void move_content(struct lpi_edit *edit)
 {
 	const struct lpi_inode *inode = edit->inode;
@@ -185,8 +185,8 @@ static void add_zeros(struct lpi_edit *edit, uint64_t block, uint32_t from, uint
 	lpi_edit_add_solo(edit, block, false)->piece = lp_csum_zero_piece(from, to - from);
 }
 
-/* 0: blocks from `from` on have space, or may: where the root of a very sparse file does not say,
- * or many leaves are in memory that were emptied, whoever trims it finds out. -ENXIO: none has. */
+/* 0: blocks from `from` on have space, or may have. The root of a very sparse file does not say, or
+ * many emptied leaves are in memory; then the trim finds out. -ENXIO: none has. */
 static int look_for_space(struct lpi_txn *txn, uint64_t from)
 {
 	struct lpi_inode *inode = txn->edit.inode;
@@ -215,8 +215,8 @@ static int plan_truncate(struct lpi_txn *txn)
 	if (lp_extmap_blocks(&inode->map) == 0)
 		return verify_content(inode);
 	edit->path = LP_PATH_DEFERRED;
-	/* To the size that it has: what was preallocated behind the end goes, as it does when a
-	 * file gets shorter. */
+	/* The size stays: blocks that were preallocated behind the end are freed, as when a file
+	 * gets shorter. */
 	if (size > inode->rec.size_bytes)
 		return 0;
 	if (keep < LP_EXTMAP_BLOCKS_MAX) {
@@ -246,7 +246,7 @@ static int plan_punch(struct lpi_txn *txn)
 	if (lp_extmap_blocks(&inode->map) == 0)
 		return verify_content(inode);
 	edit->path = LP_PATH_DEFERRED;
-	if (end >= inode->rec.size_bytes) /* what is behind the end reads as zeros as it is */
+	if (end >= inode->rec.size_bytes) /* bytes behind the end read as zeros already */
 		end = lp_bytes_to_blocks_up(end) << LP_BLOCK_SHIFT;
 	uint64_t first = lp_bytes_to_blocks_up(from);
 	uint64_t last = end >> LP_BLOCK_SHIFT; /* the block after the last whole one */
@@ -284,7 +284,7 @@ static int find_hole(struct lpi_txn *txn, struct lp_extmap_range range)
 	return 0;
 }
 
-/* One hole, or what is inline, in each step; the last step finds nothing to do. */
+/* One hole, or the inline content, in each step; the last step finds nothing to do. */
 static int plan_prealloc(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -346,9 +346,9 @@ struct lp_extmap_range lpi_edit_src_range(const struct lpi_edit *edit)
 					edit->range.cnt};
 }
 
-/* Leaves of a map that ranges are in, which come in their order. */
+/* Leaves of a map that contain ranges, which are passed in order. */
 struct leaves {
-	uint64_t next; /* those before it are counted */
+	uint64_t next; /* earlier leaves are counted */
 	uint64_t cnt;
 };
 
@@ -360,7 +360,8 @@ static void count_leaves(struct leaves *leaves, struct lp_extmap_range range)
 	leaves->next = LP_MAX(end, leaves->next);
 }
 
-/* What changes in the maps of a clone: what becomes shared, what comes, and what was there. */
+/* Leaves that a clone changes: with blocks that become shared, with new blocks, and with old ones.
+ */
 struct cloning {
 	struct leaves marked;
 	struct leaves added;
@@ -418,8 +419,8 @@ static int count_replaced(struct lpi_txn *txn, struct cloning *cloning)
 	return 0;
 }
 
-/* Most of a long range may be holes. Whoever set aside a leaf for each of them would fill a group
- * by two clones, and the next one of a copy would wait for the device each time. */
+/* Most of a long range may be holes. If a leaf were reserved for each of them, two clones would
+ * fill a group, and each clone of a copy would wait for the device. */
 int lpi_edit_plan_shared(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -435,7 +436,7 @@ int lpi_edit_plan_shared(struct lpi_txn *txn)
 		return err;
 	uint64_t added = cloning.added.cnt + cloning.replaced.cnt;
 	uint64_t most = edit->range.cnt / LP_EXTMAP_LEAF_BLOCKS + 2;
-	/* A map that was in its root may get a leaf for that; and so may what is beside the range.
+	/* A map that was in its root may get a leaf for that. The blocks beside the range may, too.
 	 */
 	edit->need_leaves = (uint32_t)(LP_MIN(cloning.marked.cnt, most) + LP_MIN(added, most)) +
 			    2 * CLONE_MAPS + edit->solo_cnt;

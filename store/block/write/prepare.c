@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a transaction needs is brought into memory and looked at: inodes, fragments, entries,
- * xattrs, records; the guards; and what the group must set aside.
+/* Preparation of a transaction: brings what it needs into memory and checks it: inodes, fragments,
+ * entries, xattrs, records, and the guards. Then it computes the room to reserve in the group.
  *
- * All of it starts again from the first change when something was missing, so nothing is decided
- * halfway; nodes stay pinned meanwhile. What is claimed cannot change before the transaction is
- * applied. Fragments are not claimed, for otherwise creating files in one directory would be one
- * after the other: they are looked at last, in the turn that applies. */
+ * All of it starts again from the first change when a record was missing, so no decision is kept
+ * halfway. Nodes stay pinned meanwhile. Claimed inodes and names cannot change before the
+ * transaction is applied. Fragments are not claimed, because otherwise creates in one directory
+ * would run one after the other. They are checked last, in the turn that applies. */
 #include <string.h>
 
 #include "store/block/write/txn.h"
@@ -71,7 +71,7 @@ static int heed_flags(const struct lpi_txn *txn, const struct lp_change *change,
 	return lpi_store_heed_flags(txn->op, change, rec->flags, rec->size_bytes);
 }
 
-/* Of a change that the inode's flags allow. */
+/* For a change that the inode's flags must allow. */
 static int touch_changing(struct lpi_txn *txn, const struct lp_change *change,
 			  struct lpi_touched **ret_touched)
 {
@@ -153,7 +153,7 @@ static int wait_for_trim(struct lpi_txn *txn, struct lpi_inode *inode)
 	return LPI_WAIT;
 }
 
-/* All of it goes at once. */
+/* All of the inode goes at once. */
 static int remove_small(struct lpi_txn *txn, struct lpi_inode *inode)
 {
 	struct lpi_release_plan plan = {.warmer = &txn->warmer, .pin = pin_for_release, .arg = txn};
@@ -166,19 +166,19 @@ static int remove_small(struct lpi_txn *txn, struct lpi_inode *inode)
 	return err;
 }
 
-/* Its blocks can be released at once; not if they are a fragmented clone's. */
+/* Its blocks can be released at once; not those of a fragmented clone. */
 static bool is_small(struct lpi_txn *txn, struct lpi_inode *inode)
 {
 	struct lpi_release_plan plan = {.warmer = &txn->warmer};
 	const struct lp_extmap_range all = {0, LP_EXTMAP_LEAF_BLOCKS};
 	if (lp_extmap_blocks(&inode->map) == 0)
 		return true;
-	/* The map is in its root: nothing is missing. */
+	/* The map is in its root: no leaf is missing. */
 	return lp_extmap_is_small(&inode->map) && lpi_release_count(&plan, inode, all, true) == 0 &&
 	       plan.refs_cnt <= LPI_GROUPS_SMALL;
 }
 
-/* Keys of its own that exist, or that a change before this one makes. */
+/* Keys of its own that exist, or that an earlier change makes. */
 static bool has_keys(const struct lpi_txn *txn, const struct lp_change *change,
 		     const struct lpi_inode *inode)
 {
@@ -193,9 +193,9 @@ static bool has_keys(const struct lpi_txn *txn, const struct lp_change *change,
 
 static int get_fragment(struct lpi_txn *txn, struct lp_ino dir, struct lpi_slot *slot);
 
-/* What cannot be read of what goes is no reason to keep the rest: and who has promised a removal to
- * other shards must be able to make it (rule N1). What is damaged is left to a trim, which leaves
- * it taken. */
+/* Unreadable parts of an inode do not keep the rest from being removed. A submitter that has
+ * promised a removal to other shards must be able to make it (rule N1). Damaged parts are left to a
+ * trim, which leaves their blocks taken. */
 static bool is_damage(int err)
 {
 	return err == -EBADMSG || err == -EUCLEAN || err == -EIO;
@@ -210,7 +210,7 @@ static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, str
 	if (err < 0)
 		return err;
 	struct lpi_inode *inode = touched->inode;
-	/* Made or written by the same transaction: lpi_store_check() refuses it. */
+	/* Not made or written by the same transaction: lpi_store_check() refuses that. */
 	LP_ASSERT(inode->node.exists);
 	if (inode->trim != NULL && inode->trim->error == 0)
 		return wait_for_trim(txn, inode);
@@ -218,7 +218,7 @@ static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, str
 	touched->will_exist = false;
 	mark_changed(touched, change);
 	need_record(txn, KEY_HEAD + LP_UNFINISHED_VALUE_SIZE);
-	if (inode->trim != NULL) /* given up: it becomes the removal's */
+	if (inode->trim != NULL) /* given up: the removal takes it over */
 		return 0;
 	if (!has_keys(txn, change, inode) && is_small(txn, inode)) {
 		err = remove_small(txn, inode);
@@ -265,7 +265,7 @@ static int edit(struct lpi_txn *txn, const struct lp_change *change, struct lpi_
 
 /* --- Fragments and entries -------------------------------------------------------------------- */
 
-/* How many entries the changes before this one add to the same fragment. */
+/* How many entries earlier changes add to the same fragment. */
 static int64_t added_before(const struct lpi_txn *txn, uint32_t idx)
 {
 	int64_t added = 0;
@@ -279,7 +279,7 @@ static int64_t added_before(const struct lpi_txn *txn, uint32_t idx)
 	return added;
 }
 
-/* Looked at in the turn that applies: no seal comes in between (rule N2). */
+/* Checked in the turn that applies, so no seal comes in between (rule N2). */
 static bool is_sealed_then(const struct lpi_txn *txn, uint32_t idx)
 {
 	bool is_sealed = txn->slots[idx].fragment->value.is_sealed != 0;
@@ -335,7 +335,7 @@ static bool is_of_entry(const struct lp_change *change, const struct lp_change *
 	       memcmp(name->data, entry->named.name.data, name->len) == 0;
 }
 
-/* A guard and a change of one name are the rule: the index is asked once. All looks of a
+/* A guard and a change of one name are usual, so the index is asked only once. All lookups of a
  * transaction see the state before it. */
 static const struct lpi_slot *same_entry_before(const struct lpi_txn *txn,
 						const struct lpi_slot *slot)
@@ -419,7 +419,7 @@ static int guard_dir(struct lpi_txn *txn, const struct lp_change *change, struct
 
 /* --- Xattrs, omap, records -------------------------------------------------------------------- */
 
-/* The value of an xattr, wherever it is kept; the point holds it. */
+/* The value of an xattr, from either place; the point holds it. */
 static int find_xattr(struct lpi_txn *txn, const struct lp_change *change, struct lpi_inode *inode,
 		      struct lpi_point *point)
 {
@@ -452,7 +452,7 @@ static int guard_value(const struct lp_change *change, const struct lpi_point *p
 		       : 0;
 }
 
-/* Of a guard or a removal. */
+/* For a guard or a removal. */
 static int check_xattr(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_point point;
@@ -500,8 +500,9 @@ static int omap(struct lpi_txn *txn, const struct lp_change *change, struct lpi_
 	return 0;
 }
 
-/* While the inode is being trimmed its mark is the trim's. One that damage has stopped gives way to
- * an orphan's, which goes as a whole; but not to none, for the next opening must know of it. */
+/* While the inode is being trimmed its mark is the trim's. A trim that damage has stopped may be
+ * replaced by an orphan's mark, because an orphan is removed as a whole. It may not be replaced by
+ * no mark, because the next opening must know of it. */
 static int mark(struct lpi_txn *txn, const struct lp_change *change)
 {
 	struct lpi_touched *touched = NULL;
@@ -622,7 +623,7 @@ int lpi_txn_resolve(struct lpi_txn *txn)
 	return 0;
 }
 
-/* --- Fragments, last -------------------------------------------------------------------------- */
+/* --- Fragments, checked last ------------------------------------------------------------------ */
 
 int lpi_txn_check_fragments(struct lpi_txn *txn)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Extents with several owners: their counts are records of their own, per 64 blocks of the device,
+/* Extents with several owners. Their counts are records of their own, per 64 blocks of the device,
  * and nodes in memory while they change. */
 #include "base/error.h"
 #include "store/block/core/data_cache.h"
@@ -7,7 +7,7 @@
 
 #define LOOK_SEGMENTS 8
 
-/* One extent, cut by the groups of the counts. */
+/* One extent, cut at the borders of the count groups. */
 struct group_part {
 	uint64_t group;
 	uint32_t first;
@@ -31,7 +31,7 @@ static struct lpi_refs *pinned_refs(struct lpi_block *block, uint64_t group)
 	return lpi_refs_of(node);
 }
 
-/* --- Letting go ------------------------------------------------------------------------------- */
+/* --- Releasing -------------------------------------------------------------------------------- */
 
 static int pin_counts(struct lpi_release_plan *plan, struct lp_extent extent)
 {
@@ -55,7 +55,7 @@ static int prepare_segment(struct lpi_release_plan *plan, const struct lp_extmap
 {
 	if (segment->kind == LP_EXTMAP_HOLE || (segment->is_shared && plan->spares_shared))
 		return 0;
-	/* In the worst case every second of the shared blocks comes free. */
+	/* In the worst case every second shared block becomes free. */
 	plan->changes += segment->is_shared ? (uint32_t)segment->range.cnt : 1;
 	if (!segment->is_shared)
 		return 0;
@@ -89,7 +89,7 @@ int lpi_release_count(struct lpi_release_plan *plan, struct lpi_inode *inode,
 	return err;
 }
 
-/* Runs of blocks that nobody names any more. */
+/* Frees runs of blocks that have no owner any more. */
 static void free_bits(struct lpi_block *block, uint64_t first_block, uint64_t bits)
 {
 	while (bits != 0) {
@@ -107,8 +107,8 @@ static void release_shared(struct lpi_block *block, struct lp_extent extent)
 		struct group_part part = part_at(extent, at);
 		struct lpi_refs *refs = pinned_refs(block, part.group);
 		uint64_t freed = 0;
-		/* Counts that contradict the map are damage, and recorded: the blocks stay taken,
-		 * for nobody knows who else has them. */
+		/* Counts that contradict the map are damage, and recorded. The blocks stay taken,
+		 * because their other owners are unknown. */
 		if (lp_refs_release(&refs->refs, part.first, part.cnt, &freed) == 0) {
 			free_bits(block, part.group << LP_REFS_SHIFT, freed);
 			refs->node.exists = true;
@@ -146,8 +146,8 @@ static int not_taken(const struct lpi_txn *txn, const struct lp_extmap_segment *
 			  (unsigned long long)segment->block);
 }
 
-/* The counts, and what the space says, are held against the map before anything is decided: who
- * finds damage is told, and nobody else. */
+/* Checks the counts, and the space, against the map before any decision. Only the transaction that
+ * finds damage gets the error. */
 int lpi_share_prepare(struct lpi_txn *txn, const struct lp_extmap_segment *segment)
 {
 	struct lpi_release_plan plan = {.warmer = &txn->warmer, .pin = pin_one, .arg = txn};

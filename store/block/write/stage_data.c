@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes of data, prepared: what is in the way is read and merged, space is taken, the direct path
- * writes. What they do then is block/write/edit.c's. */
+/* Changes of data, prepared: old content is read and merged, space is taken, and the direct path
+ * writes. block/write/edit.c then applies the change. */
 #include <string.h>
 
 #include "base/crc32c.h"
@@ -8,12 +8,12 @@
 #include "store/block/core/data_cache.h"
 #include "store/block/write/edit.h"
 
-/* From here on a call of its own is cheaper than to let the device wait for the sums. */
+/* From this size on a call of its own costs less than a device that waits for the sums. */
 #define SUM_BESIDE_BYTES UINT64_C(131072)
 
 /* --- Small steps ------------------------------------------------------------------------------ */
 
-/* After the map said -EAGAIN: 0 to ask it again. */
+/* After the map returned -EAGAIN: 0 to call it again. */
 static int get_leaves(struct lpi_txn *txn, struct lpi_inode *inode)
 {
 	int err = lpi_leaves_get(&txn->warmer, inode, true);
@@ -50,7 +50,8 @@ static void drop_solo(struct lpi_edit *edit, uint32_t idx)
 	edit->solos[idx] = edit->solos[--edit->solo_cnt];
 }
 
-/* --- What is in a block now ------------------------------------------------------------------- */
+/* --- Present content of a block -----------------------------------------------------------------
+ */
 
 static void take_content(struct lpi_solo *solo, const struct lpi_inode *from)
 {
@@ -61,7 +62,8 @@ static void take_content(struct lpi_solo *solo, const struct lpi_inode *from)
 	solo->old_crc = lp_crc32c_combine(from->rec.content_crc, lp_csum_zeros(rest), rest);
 }
 
-/* Its old content is in the cache, and copied; bad in memory counts as not there. */
+/* The old content is in the cache, and is copied; a block that is bad in memory counts as missing.
+ */
 static bool copy_cached(const struct lpi_txn *txn, const struct lpi_solo *solo)
 {
 	struct lpi_cached *cached = txn->block->cached;
@@ -101,7 +103,7 @@ static int take_mapped(struct lpi_txn *txn, struct lpi_solo *solo)
 	LP_ASSERT(cnt == 1);
 	solo->is_zero = segment.kind != LP_EXTMAP_DATA;
 	solo->is_unwritten = segment.kind == LP_EXTMAP_UNWRITTEN;
-	/* A map is input until it is verified: nothing is written where somebody else may be. */
+	/* A map is input until it is verified: no block of another owner may be written. */
 	const struct lp_extent old = {segment.block, 1};
 	solo->is_in_place = segment.kind != LP_EXTMAP_HOLE && !segment.is_shared &&
 			    lp_space_is_taken(txn->block->space, old);
@@ -127,7 +129,8 @@ static int find_source(struct lpi_txn *txn, struct lpi_solo *solo)
 	return take_mapped(txn, solo);
 }
 
-/* Buffers for all of them, or for none: nobody waits for one with others in hand (rule B1). */
+/* Buffers for all solos, or for none: no operation waits for a buffer while it holds others (rule
+ * B1). */
 static bool take_solo_bufs(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -156,7 +159,7 @@ static int find_sources(struct lpi_txn *txn)
 		int err = find_source(txn, &edit->solos[i]);
 		if (err != 0)
 			return err;
-		/* Zeros over what reads as zeros: nothing to do. */
+		/* Zeros over a block that reads as zeros: nothing to do. */
 		if (edit->solos[i].is_zero && !edit->solos[i].is_in_range)
 			drop_solo(edit, i);
 		else
@@ -175,7 +178,7 @@ static int read_sources(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
 	bool any = false;
-	if (edit->is_early) { /* whole blocks: nothing is merged, and the job is taken */
+	if (edit->is_early) { /* whole blocks: nothing is merged, and the job is in use */
 		edit->stage = LPI_EDIT_MERGE;
 		return 0;
 	}
@@ -202,7 +205,7 @@ static int read_sources(struct lpi_txn *txn)
 	return LPI_WAIT;
 }
 
-/* The piece takes its place in the block, and its crc in the block's (rule W2). */
+/* Puts the piece into the block, and its crc into the block's (rule W2). */
 static int merge_one(struct lpi_edit *edit, struct lpi_solo *solo)
 {
 	uint8_t *data = solo->buf->data;
@@ -258,7 +261,7 @@ static int merge(struct lpi_txn *txn)
 	return 0;
 }
 
-/* --- Memory as the device wants it ------------------------------------------------------------ */
+/* --- Copies for unaligned memory -------------------------------------------------------------- */
 
 static bool needs_copy(const struct lpi_edit *edit)
 {
@@ -314,7 +317,7 @@ bool lpi_txn_may_hope_for_space(struct lpi_txn *txn)
 	if (!lpi_hope_goes_on(&txn->hope, txn->block))
 		return false;
 	lpi_txn_move(txn, LPI_TXN_RESOLVE);
-	(void)lpi_txn_wait_memory(txn); /* a moment */
+	(void)lpi_txn_wait_memory(txn); /* for a short time */
 	return true;
 }
 
@@ -328,8 +331,8 @@ bool lpi_txn_hope_for_index(struct lpi_txn *txn, bool is_busy)
 	return true;
 }
 
-/* What cuts a file inside of a block that it shares needs a new one, and is a removal all the same:
- * some blocks are kept for these, and only these may take the last ones (P6). */
+/* A cut of a file inside a shared block needs a new block, and is a removal all the same. Some
+ * blocks are reserved for cuts, and only cuts may take the last ones (P6). */
 static uint64_t room_for(const struct lpi_txn *txn)
 {
 	const struct lp_change *change = txn->edit.change;
@@ -366,7 +369,8 @@ static void untake_range(struct lpi_txn *txn)
 	edit->extent_blocks = 0;
 }
 
-/* All blocks of the range that need space, or -ENOSPC. A preallocation makes do with what it gets.
+/* Takes space for all blocks of the range that need it, or returns -ENOSPC. A preallocation is
+ * content with less.
  */
 static int take_range(struct lpi_txn *txn)
 {
@@ -384,7 +388,7 @@ static int take_range(struct lpi_txn *txn)
 		return 0;
 	}
 	untake_range(txn);
-	/* What it has just given back itself is nothing to hope for. */
+	/* Blocks that the transaction has just given back itself do not count as newly free. */
 	lpi_hope_tries(&txn->hope, txn->block);
 	return -ENOSPC;
 }
@@ -413,7 +417,7 @@ static bool range_needs_space(const struct lpi_edit *edit)
 	return edit->change->type == LP_CHANGE_WRITE || edit->change->type == LP_CHANGE_PREALLOC;
 }
 
-/* It writes where nothing was: the index will know more than before. */
+/* The write adds blocks where there were none, so the index will grow. */
 static bool write_grows(const struct lpi_edit *edit)
 {
 	if (edit->change->type != LP_CHANGE_WRITE)
@@ -437,8 +441,8 @@ static int take_all(struct lpi_txn *txn)
 	return err;
 }
 
-/* Without space for a copy of what is overwritten, and for what moves with it, a write takes what
- * the file has (P6). */
+/* If there is no space for a copy of the overwritten blocks, and for content that moves with it, a
+ * write uses the file's own blocks (P6). */
 static int try_space(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -457,7 +461,7 @@ static int try_space(struct lpi_txn *txn)
 	return err;
 }
 
-/* Others are asked for space, unless they have been since the transaction began (rule S5). */
+/* Other shards are asked for space, unless they have been since the transaction began (rule S5). */
 static int take_space(struct lpi_txn *txn)
 {
 	int err = try_space(txn);
@@ -473,7 +477,7 @@ static int take_space(struct lpi_txn *txn)
 	return lpi_txn_may_hope_for_space(txn) ? LPI_WAIT : -ENOSPC;
 }
 
-/* --- The direct path writes ------------------------------------------------------------------- */
+/* --- Direct writes ---------------------------------------------------------------------------- */
 
 /* Blocks of one extent, in as many ios as their memory needs. */
 static bool add_extent(struct lpi_txn *txn, struct lp_extent extent, struct lpi_range_at *at)
@@ -492,7 +496,7 @@ static bool add_extent(struct lpi_txn *txn, struct lp_extent extent, struct lpi_
 	return true;
 }
 
-/* The range has its place already: an unwritten one. */
+/* The range has its blocks already, which are unwritten. */
 static bool add_unwritten(struct lpi_txn *txn, struct lpi_range_at *at)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -509,7 +513,7 @@ static bool add_unwritten(struct lpi_txn *txn, struct lpi_range_at *at)
 	return true;
 }
 
-/* All but what is overwritten, which rides in the frame. */
+/* All blocks except overwritten ones, which go into the frame. */
 static bool add_mixed(struct lpi_txn *txn, struct lpi_range_at *at)
 {
 	struct lpi_places_at places = lpi_places_begin(&txn->edit);
@@ -532,8 +536,8 @@ static bool add_new(struct lpi_txn *txn, struct lpi_range_at *at)
 	return all;
 }
 
-/* Whoever writes early keeps its ios until its claim is held. The holder of the claim may need ios
- * first, so some are left for it (rule B1). */
+/* A write that begins early keeps its ios until its claim is held. The holder of the claim may need
+ * ios first, so some are left for it (rule B1). */
 static bool leaves_ios(struct lpi_txn *txn)
 {
 	return lp_pool_free_cnt(txn->block->ios) >= LPI_EDIT_BLOCKS;
@@ -579,7 +583,7 @@ static int written(struct lpi_edit *edit)
 		return LPI_WAIT;
 	lpi_block_job_fini(&edit->job);
 	if (err == -ENOSPC)
-		return err; /* of a sparse image's host: that of the store (rule S7) */
+		return err; /* from the host of a sparse image: the store's (rule S7) */
 	return err < 0 ? -EIO : 0;
 }
 
@@ -590,7 +594,7 @@ static void begin_early(struct lpi_txn *txn)
 	if (change->type != LP_CHANGE_WRITE || change->data.offset == LP_STORE_APPEND ||
 	    change->data.offset % LP_BLOCK_BYTES != 0 || change->data.length % LP_BLOCK_BYTES != 0)
 		return;
-	/* The edit keeps the answer: unless the write turns out to be inline, it is the path. */
+	/* The edit keeps the path. It is used unless the write turns out to be inline. */
 	edit->path = lpi_edit_choose_path(txn, change->data.length);
 	if (edit->path != LP_PATH_DIRECT)
 		return;
@@ -605,8 +609,8 @@ static void begin_early(struct lpi_txn *txn)
 		untake_range(txn);
 }
 
-/* Summing looks at each byte, and takes as long as the device does for a good part of the data: the
- * device begins first. What it completes meanwhile nobody sees before the sums are there. */
+/* Summing reads each byte, and takes about as long as the device for a large part of the data. So
+ * the device begins first. Its completions are not handled before the sums are there. */
 void lpi_edit_begin(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -632,8 +636,7 @@ static int pin(void *arg, struct lpi_node *node)
 	return lpi_txn_pin(arg, node);
 }
 
-/* An inode that was never there: it exists from the turn that applies on, as one that was
- * removed. */
+/* A new inode: it exists from the turn that applies on, as a removed one. */
 static int dig_grave(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -643,7 +646,7 @@ static int dig_grave(struct lpi_txn *txn)
 		return lpi_txn_wait_memory(txn);
 	int err = edit->grave_trim == NULL ? lpi_trim_new(block, &edit->grave_trim) : 0;
 	uint64_t nr = lp_store_new_ino(&block->base).nr;
-	/* Somebody may have asked for it before it was given: then it is known not to be there. */
+	/* The number may have been looked up before it was given: then it is known not to exist. */
 	node = lpi_node_find(&block->nodes, LPI_NODE_INODE, nr);
 	if (err == 0 && node == NULL)
 		err = lpi_node_load(&block->nodes, LPI_NODE_INODE, nr,
@@ -655,9 +658,10 @@ static int dig_grave(struct lpi_txn *txn)
 	return err;
 }
 
-/* Shared blocks scattered over so many groups of counts that one commit could not hold these, as
- * those of a clone of a fragmented file may be, are not released at once: they move to an inode
- * that is being removed, by the same commit, and its trim releases them step by step (rule S6). */
+/* Shared blocks may be scattered over so many count groups that one commit cannot hold them, for
+ * example those of a clone of a fragmented file. Such blocks are not released at once. The same
+ * commit moves them to an inode that is being removed, the grave, and its trim releases them step
+ * by step (rule S6). */
 static int plan_grave(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -670,7 +674,7 @@ static int plan_grave(struct lpi_txn *txn)
 	return err;
 }
 
-/* Bounds what the group must set aside. */
+/* Bounds the room that the group must reserve. */
 static int plan_release(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -706,7 +710,7 @@ static int run_stage(struct lpi_txn *txn)
 			err = find_sources(txn);
 		break;
 	case LPI_EDIT_READ:
-		return read_sources(txn); /* moves on itself */
+		return read_sources(txn); /* it sets the next state itself */
 	case LPI_EDIT_MERGE:
 		return merge(txn);
 	case LPI_EDIT_COPY:
@@ -740,7 +744,7 @@ static int run_stage(struct lpi_txn *txn)
 	return err;
 }
 
-/* Blocks that the file has not had, of which the host of an image may have no space. */
+/* Blocks that are new to the file, for which the host of an image may have no space. */
 static bool is_to_new_place(const struct lpi_edit *edit)
 {
 	bool is_new = edit->is_mixed || edit->is_unwritten ||
@@ -758,7 +762,7 @@ int lpi_edit_prepare(struct lpi_txn *txn)
 		if (err != 0)
 			return err;
 	}
-	/* Each time, for others may have used it up meanwhile (rule L6). */
+	/* Checked each time, because others may have used the room meanwhile (rule L6). */
 	if (!lp_shard_may_defer(txn->block->shard, lpi_edit_deferred(edit), is_to_new_place(edit)))
 		return lp_shard_cannot_write_back(txn->block->shard) ? -ENOSPC
 								     : lpi_txn_wait_memory(txn);

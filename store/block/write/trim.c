@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large removals and truncations, cut up (rule S6): the logical change was committed together with
- * a U record; here space and keys are freed, a bounded piece with each commit, and at the end the
- * U record goes. After a crash the U record says where to go on.
+/* Large removals and truncations, cut up (rule S6). The logical change was committed together with
+ * a U record. A trim frees space and keys, a bounded piece with each commit, and removes the U
+ * record at the end. After a crash the U record says where to go on.
  *
- * No claim is needed: nobody else changes what lies behind the cut. Who wants to change the data of
- * the inode waits until the trim has ended.
+ * No claim is needed: no other operation changes blocks behind the cut. A transaction that changes
+ * the data of the inode waits until the trim has ended.
  *
- * A few are at work at once; one that has done some steps gives way to one that waits.
+ * A few trims run at once. One that has done STEPS_MAX steps lets a waiting one run.
  *
- * One that meets damage gives up, and is kept so that nobody shows what it left behind; the next
- * opening tries again. What the device only refuses to read is asked for some more times first, and
- * meanwhile others are run. */
+ * A trim that meets damage gives up. It is kept, so that no operation shows the blocks it left
+ * behind; the next opening tries again. If the device only refuses a read, the trim first retries a
+ * few times, and other trims run meanwhile. */
 #include <stdlib.h>
 
 #include "store/block/write/txn.h"
@@ -19,19 +19,19 @@
 #define STEPS_PER_TURN 4u
 #define SEEKS_PER_STEP 16u /* of the map, each of which looks at a bounded part */
 #define RUNNING_MAX    4u
-#define STEPS_MAX      32u         /* before it gives way to one that waits */
-#define TRIMS_MAX      256u        /* waiting to be done, before removals wait as well */
+#define STEPS_MAX      32u         /* before a waiting trim may run */
+#define TRIMS_MAX      256u        /* waiting trims, before removals wait as well */
 #define SCAN_BYTES     (96u << 10) /* the largest record fits */
 #define SCAN_RECORDS   128u
-#define REFUSALS_MAX   10u /* by the device, one after the other, before it is damage: 5 s */
-#define REFUSAL_NS     (5 * LP_NS_PER_MS) /* before it is tried again; then twice as long */
+#define REFUSALS_MAX   10u /* of the device, in a row, before it counts as damage: 5 s */
+#define REFUSAL_NS     (5 * LP_NS_PER_MS) /* before the first retry; then twice as long each time */
 
 enum phase { PHASE_SPACE, PHASE_KEYS_WAIT, PHASE_XATTRS, PHASE_OMAP, PHASE_END };
 
 LP_LIST_DEFINE(trim_list, struct lpi_trim, node);
 
 struct lpi_trims {
-	struct trim_list list; /* in the order of their beginning */
+	struct trim_list list; /* in the order in which they began */
 	uint32_t cnt;
 	uint32_t running;
 	uint32_t given_up;
@@ -56,7 +56,7 @@ static void run_task(struct lp_task *task)
 
 static void told(struct lp_commit_waiter *waiter, int result)
 {
-	(void)result; /* the shard's error is looked at */
+	(void)result; /* the shard's error is checked instead */
 	run(LP_CONTAINER_OF(waiter, struct lpi_trim, waiter));
 }
 
@@ -102,9 +102,9 @@ static void unpin_all(struct lpi_trim *trim)
 
 static void begin_scan(struct lpi_trim *trim);
 
-/* The root of a very sparse file does not name the next leaf: which there are the index says in one
- * scan, for asked one by one it would be millions that are not there. 0: those that were found are
- * in the map. */
+/* The root of a very sparse file does not name the next leaf. One scan of the index finds the
+ * existing leaves, because single lookups would be millions, mostly for leaves that do not exist.
+ * 0: the leaves found are in the map. */
 static int look_for_leaves(struct lpi_trim *trim)
 {
 	struct lpi_inode *inode = trim->inode;
@@ -123,14 +123,14 @@ static int look_for_leaves(struct lpi_trim *trim)
 	}
 	LP_ASSERT(trim->has_scanned);
 	int err = lpi_leaves_load(inode, &trim->scan, trim->leaves);
-	/* Without memory it is tried again: with what was found, or from the scan on. */
+	/* Without memory it is tried again: with the leaves found, or from the scan on. */
 	trim->is_looking = err == -ENOMEM;
 	trim->has_begun = trim->is_looking && trim->scan.result == 0;
 	return err;
 }
 
 /* Moves from_block to the next block that has space. 0, -EAGAIN, LPI_WAIT, -ENXIO: none is left,
- * -EINPROGRESS: it is nearer, and this is enough for one step. */
+ * -EINPROGRESS: from_block is nearer, and this is enough for one step. */
 static int find_next(struct lpi_trim *trim)
 {
 	struct lp_extmap *map = &trim->inode->map;
@@ -162,9 +162,9 @@ static struct lp_commit_need need_of(const struct lpi_trim *trim, uint32_t leave
 	return need;
 }
 
-/* Those that it has left behind, and nothing else: not the one that the cut goes through, which may
- * be owed to the index when its group is inserted (rule L9). The deletion of an emptied one never
- * is. */
+/* Notes only leaves that the trim has left behind. The leaf with the cut in it is not noted,
+ * because its index write may be deferred when its group is inserted (rule L9). The deletion of an
+ * emptied leaf is never deferred. */
 static void note_emptied(struct lpi_trim *trim, struct lp_extmap_range range)
 {
 	uint64_t whole = (trim->cut_block + LP_EXTMAP_LEAF_BLOCKS - 1) / LP_EXTMAP_LEAF_BLOCKS;
@@ -185,12 +185,12 @@ static void forget(struct lp_extmap *map, uint32_t idx)
 	const struct lpi_leaf *leaf = lpi_extmap_find(map, idx);
 	LP_ASSERT(leaf == NULL || (leaf->words_cnt == 0 && !leaf->is_owed));
 	int busy = lp_extmap_unload(map, idx);
-	(void)busy; /* the one that is in the root stays */
+	(void)busy; /* the one in the root stays */
 }
 
-/* An emptied leaf stays in memory until the index has it no more: else it would be read once again
- * (rule W1). Then it goes, for of a large file there are millions (P5). False: so many are left
- * that their groups are waited for. */
+/* An emptied leaf stays in memory until its record is deleted from the index. Otherwise it would be
+ * read again (rule W1). Then it is dropped, because a large file has millions (P5). False: so many
+ * are left that the trim waits for their groups. */
 static bool forget_emptied(struct lpi_trim *trim)
 {
 	struct lp_extmap *map = &trim->inode->map;
@@ -207,7 +207,7 @@ static bool forget_emptied(struct lpi_trim *trim)
 		any = true;
 	}
 	if (any) {
-		(void)lp_extmap_shrink(map, 0); /* the table of them */
+		(void)lp_extmap_shrink(map, 0); /* frees the table of them */
 		lpi_node_account(&trim->inode->node);
 	}
 	if (trim->emptied_cnt < LPI_TRIM_STEPS_MAX)
@@ -294,7 +294,7 @@ static int free_some(struct lpi_trim *trim)
 
 static void scanned(struct lp_kv_scan_op *scan);
 
-/* Of scan_range. */
+/* Scans scan_range. */
 static void begin_scan(struct lpi_trim *trim)
 {
 	struct lpi_block *block = trim->block;
@@ -319,7 +319,8 @@ static void scanned(struct lp_kv_scan_op *scan)
 	run(trim);
 }
 
-/* What the scan found is deleted. Scanned again when that is in the index, until nothing is found.
+/* Deletes the keys that the scan found. Scans again when that is in the index, until nothing is
+ * found.
  */
 static int delete_found(struct lpi_trim *trim, enum phase next)
 {
@@ -329,7 +330,7 @@ static int delete_found(struct lpi_trim *trim, enum phase next)
 	struct lp_kv_bytes value;
 	size_t pos = 0;
 	if (trim->scan.result < 0) {
-		trim->has_begun = false; /* if it is tried again */
+		trim->has_begun = false; /* for a retry */
 		return trim->scan.result;
 	}
 	if (trim->scan.records == 0) {
@@ -450,8 +451,9 @@ static int step(struct lpi_trim *trim)
 	}
 }
 
-/* It cannot go on: what is left stays taken. Of a file that was cut the blocks behind the cut are
- * still mapped, so its data may not be changed any more: grown again it would show them. */
+/* The trim cannot go on: remaining blocks stay taken. In a file that was cut, the blocks behind the
+ * cut are still mapped. So its data may not be changed any more, because a longer file would show
+ * them again. */
 static void give_up(struct lpi_trim *trim, int err)
 {
 	struct lpi_waiter_list now;
@@ -477,13 +479,13 @@ static void try_again(struct lp_timer *timer)
 	start_next(LP_CONTAINER_OF(timer, struct lpi_trim, timer)->block);
 }
 
-/* The device refused. */
+/* The device refused a read. */
 static void try_later(struct lpi_trim *trim)
 {
 	struct lpi_block *block = trim->block;
 	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
 	unpin_all(trim);
-	lpi_warmer_fini(&trim->warmer); /* what it has is the error */
+	lpi_warmer_fini(&trim->warmer); /* its value is the error */
 	lp_timer_start(block->options.reactor, &trim->timer,
 		       now_ns + (REFUSAL_NS << trim->refusals++));
 	trim->is_running = false;
@@ -493,8 +495,8 @@ static void try_later(struct lpi_trim *trim)
 
 static struct lpi_trim *next_waiting(const struct lpi_trims *trims);
 
-/* Others wait, and four that are huge would take minutes. What it has emptied is forgotten first:
- * else as much would stay in memory for each that waits as for one that runs (P5). */
+/* Others wait, and four huge trims would take minutes. The trim first drops the leaves that it has
+ * emptied. Otherwise each waiting trim would keep as much memory as a running one (P5). */
 static bool gives_way(struct lpi_trim *trim)
 {
 	struct lpi_trims *trims = trim->block->trims;
@@ -508,7 +510,7 @@ static bool gives_way(struct lpi_trim *trim)
 		return true;
 	}
 	unpin_all(trim);
-	lpi_warmer_fini(&trim->warmer); /* what was read may change meanwhile */
+	lpi_warmer_fini(&trim->warmer); /* values that were read may change meanwhile */
 	trim->place = ++trims->last_place;
 	trim->is_running = false;
 	trims->running--;
@@ -523,13 +525,13 @@ static void run(struct lpi_trim *trim)
 		return;
 	for (uint32_t i = 0; i < STEPS_PER_TURN; i++) {
 		if (lp_shard_error(block->shard) != 0 || block->trims->is_stopping) {
-			drop(trim); /* the U record is there for the next opening */
+			drop(trim); /* the next opening finds the U record */
 			return;
 		}
 		int err = step(trim);
 		if (err == LPI_WAIT)
 			return;
-		if (err == -ENXIO) { /* all is done */
+		if (err == -ENXIO) { /* all is freed */
 			drop(trim);
 			return;
 		}
@@ -554,13 +556,14 @@ static void run(struct lpi_trim *trim)
 
 /* --- The beginning ---------------------------------------------------------------------------- */
 
-/* It has been given up, or is to be tried again later. But for their end. */
+/* The trim was given up, or is to be tried again later. At closing such trims are run all the same.
+ */
 static bool is_left_alone(const struct lpi_trim *trim)
 {
 	return trim->error != 0 || lp_timer_is_armed(&trim->timer);
 }
 
-/* Whose turn it is: who gave way is behind those that waited then. */
+/* The trim that runs next: one that paused is behind those that waited then. */
 static struct lpi_trim *next_waiting(const struct lpi_trims *trims)
 {
 	struct lpi_trim *next = NULL;
@@ -571,7 +574,7 @@ static struct lpi_trim *next_waiting(const struct lpi_trims *trims)
 		if (next == NULL || trim->place < next->place)
 			next = trim;
 		if (trims->is_stopping)
-			break; /* all are run */
+			break; /* any of them will do */
 	}
 	return next;
 }
@@ -642,7 +645,7 @@ static void set_removed(struct lpi_inode *inode)
 	inode->rec.nlink = 0;
 }
 
-/* The next opening frees what it can of the whole. */
+/* The next opening frees as much of the whole inode as it can. */
 void lpi_trim_remove(struct lpi_trim *trim)
 {
 	LP_ASSERT(trim->error != 0);
@@ -687,9 +690,9 @@ static int load_inode(struct lpi_block *block, struct lp_ino ino, struct lpi_ino
 	return err;
 }
 
-/* What a mark that cannot be read must have been about follows from the inode: it is on its way
- * out, or something may be left behind its end. Freeing that is right in any case; at worst it
- * takes space that was set aside there. */
+/* An unreadable mark was about one of two things, which follow from the inode: a removal under way,
+ * or blocks left behind its end. Freeing these is right in any case. At worst it frees blocks that
+ * were preallocated there. */
 static void guess(const struct lpi_inode *inode, struct lp_unfinished_value *ret)
 {
 	bool is_removal = (inode->rec.flags & LP_INODE_FLAG_REMOVED) != 0;
@@ -709,8 +712,8 @@ static int resume(struct lpi_block *block, struct lpi_inode *inode,
 	return err;
 }
 
-/* One that cannot be read, or leads nowhere, is recorded and counted, and the store opens: a check
- * tells of it. */
+/* A mark that cannot be read, or whose inode cannot, is recorded and counted, and the store opens.
+ * A check reports it. */
 static int resume_one(struct lpi_block *block, struct lp_kv_iter *iter)
 {
 	struct lp_kv_bytes bytes = lp_kv_iter_key(iter);
@@ -727,7 +730,7 @@ static int resume_one(struct lpi_block *block, struct lp_kv_iter *iter)
 	bool is_bad = lp_unfinished_read(value_bytes.data, value_bytes.len, &key, &value) < 0;
 	if (!is_bad && value.kind != LP_UNFINISHED_KIND_TRIM &&
 	    value.kind != LP_UNFINISHED_KIND_REMOVAL)
-		return 0; /* the namespace's */
+		return 0; /* it belongs to the namespace */
 	int err = load_inode(block, view.ino, &inode);
 	bool leads_nowhere = err == -EBADMSG || err == -EUCLEAN;
 	block->stats.bad_marks += is_bad || leads_nowhere;
@@ -762,7 +765,7 @@ void lpi_trims_stop(struct lpi_block *block)
 {
 	if (block->trims == NULL)
 		return;
-	/* Those that have not begun are run once, and see that it is over. */
+	/* Trims that have not begun run once, and see that the store is closing. */
 	block->trims->is_stopping = true;
 	start_next(block);
 }
@@ -794,7 +797,7 @@ bool lpi_trims_are_freeing_upto(const struct lpi_block *block, uint64_t nr)
 
 bool lpi_trims_are_many(const struct lpi_block *block)
 {
-	/* Those that were given up stay: who waited for these would do so for ever. */
+	/* Trims that were given up do not end: waiting for them would last for ever. */
 	return block->trims->cnt - block->trims->given_up >= TRIMS_MAX;
 }
 

@@ -37,7 +37,7 @@ size_t lpi_txn_bytes(void)
 
 /* --- The end ---------------------------------------------------------------------------------- */
 
-/* What it held is given back. */
+/* Gives back all that the transaction held. */
 static void end(struct lpi_txn *txn, int result)
 {
 	struct lpi_block *block = txn->block;
@@ -78,7 +78,7 @@ static void fail(struct lpi_txn *txn, int err)
 		txn->result = err;
 		return;
 	}
-	/* Nothing of it is in a frame: it is certainly not done. */
+	/* The transaction is in no frame, so it has certainly not happened. */
 	if (err == -EIO && lp_shard_error(txn->block->shard) != 0)
 		err = -EROFS;
 	lpi_edit_fini(txn, false);
@@ -126,7 +126,7 @@ int lpi_txn_wait_memory(struct lpi_txn *txn)
 	return LPI_WAIT;
 }
 
-/* What the policy learned rides along, if there is room for both. */
+/* The values that the policy learned go into the same group, if there is room for both. */
 static bool reserve_more(struct lpi_txn *txn, const struct lp_commit_need *need)
 {
 	struct lpi_block *block = txn->block;
@@ -145,13 +145,13 @@ static int reserve(struct lpi_txn *txn)
 	struct lp_commit_need need = txn->need;
 	for (uint32_t i = 0; i < txn->node_cnt; i++)
 		need.batch_bytes += lpi_node_need(txn->nodes[i]);
-	/* The number of inodes in use may have to be raised. */
+	/* The bound of inode numbers may have to be raised. */
 	need.batch_bytes += LPI_INO_NEED;
 	lpi_edit_need(txn, &need);
 	if (!lp_commit_need_is_possible(block->commit, &need))
 		return -E2BIG;
-	/* The log is full of what the index has no space for; or who joins the group that collects
-	 * would wait until there is some. */
+	/* The log is full of changes for which the index has no space, or a change in the
+	 * collecting group would wait until there is some. */
 	if (lp_shard_is_stuck(block->shard))
 		return -ENOSPC;
 	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
@@ -164,7 +164,7 @@ static int reserve(struct lpi_txn *txn)
 	return LPI_WAIT;
 }
 
-/* What one change does to the index. Of a write it is told when it is planned. */
+/* Effect of one change on the index. For a write it is known only after planning. */
 static enum lp_shard_use use_of(const struct lpi_txn *txn, uint32_t idx)
 {
 	const struct lp_change *change = &txn->op->txn.changes[idx];
@@ -199,7 +199,7 @@ static bool is_removal(const struct lp_change *change)
 int lpi_txn_admit(struct lpi_txn *txn, enum lp_shard_use use)
 {
 	int err = lp_shard_admit(txn->block->shard, use);
-	/* What a view keeps would be room. */
+	/* A view keeps space in use. */
 	if (err < 0)
 		txn->block->calls->end_view(txn->block);
 	if (err == -EBUSY || err == -ENOSPC)
@@ -212,7 +212,7 @@ int lpi_txn_admit(struct lpi_txn *txn, enum lp_shard_use use)
 	return LPI_WAIT;
 }
 
-/* What the submitter knows goes before what the changes say. */
+/* The submitter's statement overrides that of the changes. */
 static enum lp_shard_use use_of_all(const struct lpi_txn *txn, enum lp_shard_use own)
 {
 	switch (txn->op->txn.room) {
@@ -228,7 +228,7 @@ static enum lp_shard_use use_of_all(const struct lpi_txn *txn, enum lp_shard_use
 	return own;
 }
 
-/* What is rewritten along with a removal, as times of a directory are, belongs to it. */
+/* A rewrite that goes with a removal, such as the times of a directory, counts as part of it. */
 static int admit(struct lpi_txn *txn)
 {
 	enum lp_shard_use use = LP_SHARD_FREES;
@@ -273,7 +273,8 @@ static void logged(struct lpi_txn *txn)
 	lpi_edit_fini(txn, true);
 	let_go(txn);
 	lpi_txn_move(txn, LPI_TXN_LOGGED);
-	/* The pipeline may have ended while the changes were made: then none of them will be. */
+	/* The pipeline may have ended while the changes were made: then none of them becomes
+	 * durable. */
 	bool is_lost = lp_shard_error(block->shard) != 0;
 	if (!is_lost && txn->op->txn.ack == LP_ACK_DURABLE) {
 		lp_commit_wait(block->commit, &txn->waiter);
@@ -331,7 +332,8 @@ static void warmer_ready(struct lpi_warmer *warmer)
 
 static void granted(struct lp_claim_set *set)
 {
-	/* From inside another's release: soon, not now. */
+	/* Called from inside another operation's release, so the transaction goes on in a later
+	 * task. */
 	struct lpi_txn *txn = LP_CONTAINER_OF(set, struct lpi_txn, claims);
 	txn->is_claimed = true;
 	lpi_txn_queue(txn);
@@ -355,7 +357,7 @@ static bool claim_one(struct lp_claim_set *set, const struct lp_change *change)
 	case LP_GUARD_RECORD:
 	case LP_GUARD_NO_RECORD:
 	case LP_CHANGE_RECORD:
-		/* A mark belongs to its inode: a trim may have one. */
+		/* A mark belongs to its inode, which may have one by a trim. */
 		if (lpi_change_mark_of(change).nr != 0 &&
 		    !lp_claim_set_add(set, lpi_claim_of_ino(lpi_change_mark_of(change))))
 			return false;
@@ -364,10 +366,10 @@ static bool claim_one(struct lp_claim_set *set, const struct lp_change *change)
 							  &change->named.name));
 	case LP_GUARD_EMPTY:
 	case LP_CHANGE_DIR:
-		return true; /* fragments are looked at in the turn that applies */
+		return true; /* fragments are checked in the turn that applies */
 	case LP_GUARD_INODE:
 	case LP_GUARD_NO_INODE:
-		/* It is looked at, and stays as it is. */
+		/* The inode is only looked at. */
 		return lp_claim_set_share(set, lpi_claim_of_ino(change->ino));
 	case LP_CHANGE_CLONE:
 		return lp_claim_set_add(set, lpi_claim_of_ino(change->clone.src)) &&
@@ -450,7 +452,7 @@ static void start(struct lpi_txn *txn, struct lpi_block *block, struct lp_store_
 	block->running++;
 	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
 		bool fits = claim_one(&txn->claims, &op->txn.changes[i]);
-		LP_ASSERT(fits); /* lpi_store_check() counted */
+		LP_ASSERT(fits); /* lpi_store_check() has counted */
 	}
 	if (txn->edit.change != NULL)
 		lpi_edit_begin(txn);
