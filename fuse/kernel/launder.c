@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The message is INVAL_INODE, as what others have changed has it: the kernel writes the pages of
- * the range that are dirty, each as a request that it waits for, before it lets them go. */
+/* The message is INVAL_INODE, as for changes by others. Before the kernel drops the pages of the
+ * range, it writes the dirty ones, each by a request that it waits for. */
 #include "fuse/kernel/launder.h"
 
 #include <errno.h>
