@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Notifications to the kernel: changes by others (rule M2), and inodes to forget (rule N5).
  *
- * Threads: the channel's; a thread of its own writes the messages, which no serving thread waits
- *   for (rule M3).
+ * Threads: the channel's; a thread of its own writes the messages. No serving thread waits for it
+ *   (rule M3).
  * Blocking, memory: none.
  *
  * Before such a message returns, the kernel may write back dirty pages, or wait for the lock of a

@@ -4,8 +4,8 @@
  * Threads: any; the table of the mount's first channel counts.
  * Blocking: none.
  * Memory: allocated in init.
- * Limits: a table of LPI_FUSE_PAGE_SLOTS places. Several inodes may share a place; then more is
- *   dropped than need be.
+ * Limits: a table of LPI_FUSE_PAGE_SLOTS places. Several inodes may share a place; then more
+ *   pages are dropped than necessary.
  *
  * The kernel fills its cache with data that it reads from us, and with data that programs write
  * through it. It drops pages when it is told to. Two things can leave wrong data in a page:
