@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a thread that waits for a processor is told so, one that does not is not, and where the
- * kernel says nothing nobody is. Method: a file with chosen numbers; two threads on one processor.
- */
+/* Goal: a thread that waits for a processor is found to be contended, one that does not is not, and
+ * without the kernel's numbers no thread is. Method: a file with chosen numbers; two threads on one
+ * processor. */
 #include "base/loop/contention.h"
 
 #include <pthread.h>

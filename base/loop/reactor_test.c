@@ -73,7 +73,7 @@ static void waited_timer(struct lp_timer *timer)
 	(void)timer;
 }
 
-/* What a thread does is not waiting; what it sleeps is. */
+/* Work of a thread is not waiting; its sleep is. */
 static void test_waited(void **state)
 {
 	(void)state;
