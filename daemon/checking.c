@@ -402,8 +402,7 @@ void lpi_checking_stop(struct lpi_checking *checking, void (*stopped)(struct lp_
 		stop(checking);
 }
 
-/* --- What is shown -----------------------------------------------------------------------------
- */
+/* --- Report ----------------------------------------------------------------------------------- */
 
 static const char *state_of(const struct lpi_checking *checking)
 {

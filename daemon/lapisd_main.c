@@ -162,7 +162,7 @@ static void unwatch_signals(struct program *program)
 	(void)close(program->signal_fd); /* it was only read */
 }
 
-/* --- What the world is told ------------------------------------------------------------------- */
+/* --- Notifications ---------------------------------------------------------------------------- */
 
 static void is_ready(void *arg)
 {

@@ -152,7 +152,7 @@ static void name_address(const struct lp_address *address, char *buf, size_t len
 	}
 }
 
-/* --- Who may ---------------------------------------------------------------------------------- */
+/* --- Access ----------------------------------------------------------------------------------- */
 
 static bool is_among(uint32_t id, const uint32_t *ids, uint32_t cnt)
 {

@@ -216,7 +216,7 @@ void lpi_errand_end(struct lpi_errand *errand, int result);
 void lpi_run_phase(struct lp_service *service, void (*run)(struct lpi_errand *errand),
 		   void (*next)(struct lp_service *service));
 
-/* --- What threads do (thread.c) --------------------------------------------------------------- */
+/* --- Work of threads (thread.c) --------------------------------------------------------------- */
 
 int lpi_thread_new(struct lpi_thread *thread, char *why) LP_MUST_CHECK;
 int lpi_thread_start(struct lpi_thread *thread) LP_MUST_CHECK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limit on requests that wait for another operation while they hold what they have read.
+/* Limit on requests that wait for another operation while they hold data that they have read.
  *
  * Threads: the channel's.
  * Blocking, memory: none.

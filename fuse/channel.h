@@ -96,9 +96,9 @@ void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd);
 void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg);
 
 struct lp_fuse_channel_stats {
-	/* Ended, by opcode; those that nobody knows are the first. */
+	/* Ended, by opcode; unknown opcodes count as the first. */
 	uint64_t requests[LP_FUSE_OPCODES];
-	uint64_t errors[LP_FUSE_OPCODES]; /* by opcode; unknown opcodes count as the first */
+	uint64_t errors[LP_FUSE_OPCODES]; /* of those: with an error */
 	uint64_t refused;                 /* of those: that broke the protocol */
 	uint64_t reads;                   /* system calls, also those that found nothing */
 	uint64_t ring_requests;           /* that came by io_uring */

@@ -22,7 +22,7 @@
 /* Each try fails only if there was another write to the file just then. */
 #define TRIES_MAX 1000u
 
-/* --- Who does what ---------------------------------------------------------------------------- */
+/* --- Notes ------------------------------------------------------------------------------------ */
 
 static struct lpi_fuse_privileges *notes_of(const struct lp_fuse_channel *channel)
 {
@@ -78,7 +78,7 @@ void lpi_fuse_run_end(const struct lp_fuse_channel *channel, struct lp_ino ino, 
 		atomic_fetch_sub(&notes_of(channel)->runners[slot_of(ino)], 1);
 }
 
-/* --- What the kernel believes ----------------------------------------------------------------- */
+/* --- The kernel's attributes ------------------------------------------------------------------ */
 
 static int refresh(int fd)
 {

@@ -74,7 +74,7 @@ struct lpi_fuse_request {
 	uint64_t taken_from; /* of a fallocate: the range behind the end that was free before */
 	uint64_t taken_to;
 	uint64_t size_bytes; /* the file's size at that time */
-	int given_up;        /* the failure of a fallocate that gives back what it took */
+	int given_up;        /* the failure of a fallocate that gives blocks back */
 	uint32_t count;
 	struct lp_ns_named_value xattrs[2]; /* of a new inode */
 	uint32_t xattr_cnt;

@@ -43,7 +43,7 @@ static_assert(sizeof(struct lpi_fuse_ring_head) == 288 && sizeof(struct lpi_fuse
 static_assert(sizeof(struct fuse_in_header) + LPI_FUSE_RING_HEAD_BYTES <= LPI_FUSE_INLINE_BYTES,
 	      "both heads are inline");
 
-/* --- What the kernel has ---------------------------------------------------------------------- */
+/* --- Features of the kernel ------------------------------------------------------------------- */
 
 /* The first line of a small file; false: there is none. */
 static bool read_line(const char *path, char *line, int bytes)

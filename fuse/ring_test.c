@@ -64,7 +64,7 @@ static uint64_t file_in_new_dir(struct lpi_kernel *kernel, uint32_t nr)
 	return lpi_kernel_create(kernel, FUSE_CREATE, dir, "file").node;
 }
 
-/* --- What programs do ------------------------------------------------------------------------- */
+/* --- Calls of programs ------------------------------------------------------------------------ */
 
 /* Files with names, data that is small and large and not on the grid, and a long attribute. */
 static void check_file(struct lpi_kernel *kernel, uint64_t dir, uint32_t nr)
@@ -145,7 +145,7 @@ static void test_entry_follows(void **state)
 	machine_free(machine);
 }
 
-/* --- What nobody should send ------------------------------------------------------------------ */
+/* --- Hostile messages ------------------------------------------------------------------------- */
 
 /* Sends the request with a fixed part, a length in the header, and data of the given lengths.
  * Returns the answer's error. */

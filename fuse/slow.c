@@ -62,7 +62,7 @@ uint32_t lp_fuse_channel_slow(struct lp_fuse_channel *channel, struct lp_slow_re
 	return lp_slow_read(&channel->slow, ret, max);
 }
 
-/* --- What is under way ------------------------------------------------------------------------ */
+/* --- Requests under way ----------------------------------------------------------------------- */
 
 static void fill_row(struct lp_under_way *row, const struct lpi_fuse_request *request,
 		     uint64_t now_ns)

@@ -537,7 +537,7 @@ static void flush_sources(struct lp_reactor *reactor)
 /* --- The ring ------------------------------------------------------------------------------------
  */
 
-/* Submits what is prepared; completions are fetched but not handled. */
+/* Submits prepared SQEs; completions are fetched but not handled. */
 static void submit(struct lp_reactor *reactor)
 {
 	reactor->stats.enters++;

@@ -36,7 +36,7 @@ struct lp_spsc {
 	uint64_t mask;                 /* capacity - 1; constant after init */
 
 	LP_CACHE_ALIGNED _Atomic uint64_t tail; /* published; written by the producer */
-	uint64_t staged;                        /* producer: tail plus what is staged */
+	uint64_t staged;                        /* producer: tail plus staged items */
 	uint64_t head_seen;                     /* producer: head as last read, <= head */
 	struct lp_spsc_side producer;
 

@@ -33,7 +33,7 @@ struct lp_arena {
 	struct lp_arena_chunk *current; /* the newest: pieces come from here */
 	size_t chunk_bytes;
 	size_t bytes_max;
-	size_t bytes; /* in all chunks: what the arena takes from the system */
+	size_t bytes; /* in all chunks: taken from the system */
 };
 
 /* Valid until the arena is reset, or rolled back to an older one. */

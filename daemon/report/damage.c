@@ -160,7 +160,7 @@ void lpi_damage_passed(struct lpi_damage *damage, const struct lp_scrub_verdict 
 	step(damage);
 }
 
-/* --- What the store keeps --------------------------------------------------------------------- */
+/* --- Records in the store --------------------------------------------------------------------- */
 
 static void ask(struct lpi_damage *damage, void (*complete)(struct lp_store_op *op))
 {
@@ -612,7 +612,7 @@ void lpi_damage_fini(struct lpi_damage *damage)
 	*damage = (struct lpi_damage){.scrub = NULL};
 }
 
-/* --- What is shown ---------------------------------------------------------------------------- */
+/* --- Report ----------------------------------------------------------------------------------- */
 
 uint64_t lpi_damage_cnt(const struct lpi_damage *damage)
 {

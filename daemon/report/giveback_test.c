@@ -153,7 +153,7 @@ static void test_what_is_lost(void **state)
 	uint64_t memory_bytes = lpi_heap_rss_bytes() / 4 * 3;
 	lpi_giveback_init(&rig->giveback, memory_bytes);
 	look(rig, LP_NS_PER_S);
-	assert_int_equal(rig->giveback.lost_bytes, 0); /* what is given back is not lost */
+	assert_int_equal(rig->giveback.lost_bytes, 0); /* memory given back is not lost */
 	look(rig, LP_NS_PER_S);
 	uint64_t step_bytes = rig->giveback.lost_bytes;
 	assert_in_range(step_bytes, 1, memory_bytes / 32);

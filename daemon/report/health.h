@@ -32,7 +32,7 @@
 /* After so long without any movement the requests under way count as stuck. */
 #define LPI_HEALTH_STILL_NS (10 * LP_NS_PER_S)
 
-/* What one thread says. */
+/* Report of one thread. */
 struct lpi_look {
 	struct lp_store_health store; /* of the worst of its stores */
 	uint32_t shard_idx;           /* which */

@@ -31,8 +31,7 @@ static void log_end(const struct lpi_scrubbing *scrubbing)
 			      scrubbing->shard_idx, objects, mib);
 }
 
-/* --- What the store keeps ----------------------------------------------------------------------
- */
+/* --- Record in the store ---------------------------------------------------------------------- */
 
 static void end_if_idle(struct lpi_scrubbing *scrubbing);
 
@@ -283,7 +282,7 @@ int lpi_scrubbing_ask(struct lpi_scrubbing *scrubbing, const char *what)
 	return strcmp(what, "status") == 0 ? 0 : -EINVAL;
 }
 
-/* --- What is shown ---------------------------------------------------------------------------- */
+/* --- Report ----------------------------------------------------------------------------------- */
 
 void lpi_scrubbing_report(const struct lpi_scrubbing *scrubbing, struct lpi_scrub_report *ret)
 {

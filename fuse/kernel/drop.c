@@ -79,7 +79,7 @@ static void answer_by_entry(struct lpi_fuse_drop *drop)
 		lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
-/* --- What is stuck ---------------------------------------------------------------------------- */
+/* --- Stuck threads ---------------------------------------------------------------------------- */
 
 /* Whether so many writes wait that the kernel may lack a request or an entry for the read that they
  * wait for. */
@@ -262,7 +262,7 @@ static void done(struct lp_work *work)
 	}
 }
 
-/* --- What is to be dropped -------------------------------------------------------------------- */
+/* --- Ranges to drop --------------------------------------------------------------------------- */
 
 /* The kernel may hold the last page locked until the answer: the write did not cover it, and it may
  * not have been cached. */

@@ -73,7 +73,7 @@ static void bench_free(struct bench *bench)
 	free(bench);
 }
 
-/* --- What programs do ------------------------------------------------------------------------- */
+/* --- Calls of programs ------------------------------------------------------------------------ */
 
 static void send_write(struct bench *bench, const struct fuse_write_in *in)
 {
@@ -383,7 +383,7 @@ static void test_dropped_by_open(void **state)
 	bench_free(bench);
 }
 
-/* --- What waits long -------------------------------------------------------------------------- */
+/* --- Long waits ------------------------------------------------------------------------------- */
 
 static void be_stuck(struct lp_work *work)
 {

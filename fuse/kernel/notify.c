@@ -28,7 +28,7 @@
 #define REQUESTS_BETWEEN 64u
 #define ASKS_MAX         100u
 
-/* --- What others have changed ----------------------------------------------------------------- */
+/* --- Changes by others ------------------------------------------------------------------------ */
 
 /* Writes out, then more. */
 static int say(int fd, int code, const void *out, size_t out_len, struct lp_bytes more)
@@ -228,7 +228,7 @@ void lpi_fuse_unwatch(struct lp_fuse_channel *channel)
 	channel->is_watching = false;
 }
 
-/* --- What there is too much of ---------------------------------------------------------------- */
+/* --- Too many inodes -------------------------------------------------------------------------- */
 
 /* On the thread that may block. */
 static void run_prune(struct lp_work *work)

@@ -65,7 +65,7 @@ static struct native chmod_of(uint64_t node)
 	return native;
 }
 
-/* --- What the kernel hears -------------------------------------------------------------------- */
+/* --- Messages to the kernel ------------------------------------------------------------------- */
 
 static void expect_code(struct lpi_kernel *kernel, int code)
 {
@@ -239,7 +239,7 @@ static void test_taken_unseen(void **state)
 	end(machine);
 }
 
-/* --- What it says ----------------------------------------------------------------------------- */
+/* --- Answers of the kernel -------------------------------------------------------------------- */
 
 static void test_results(void **state)
 {

@@ -88,7 +88,7 @@ void lpi_fuse_syncs_fini(struct lp_fuse_channel *channel)
 	free(channel->syncs.told);
 }
 
-/* --- Who is told ------------------------------------------------------------------------------ */
+/* --- Reports of failures ---------------------------------------------------------------------- */
 
 static struct lpi_fuse_told *told_of(const struct lp_fuse_channel *channel)
 {

@@ -40,7 +40,7 @@ static struct lpi_opened make_file(struct lpi_machine *machine, const char *dir_
 	return lpi_kernel_create(&machine->kernels[0], FUSE_CREATE, dir, "file");
 }
 
-/* --- Who is told ------------------------------------------------------------------------------ */
+/* --- Reports of failures ---------------------------------------------------------------------- */
 
 static void break_log(struct lpi_machine *machine, uint64_t node)
 {
@@ -141,7 +141,7 @@ static void test_writes_told(void **state)
 	lpi_machine_free(machine);
 }
 
-/* --- What is taken back ----------------------------------------------------------------------- */
+/* --- Reverts of writes ------------------------------------------------------------------------ */
 
 static uint64_t size_of(struct lpi_machine *machine, struct lpi_opened file)
 {
@@ -258,7 +258,7 @@ static void test_taken_back_elsewhere(void **state)
 	lpi_machine_free(machine);
 }
 
-/* --- What is appended ------------------------------------------------------------------------- */
+/* --- Appends ---------------------------------------------------------------------------------- */
 
 /* Two requests of one append, the later first, to a file of 10 bytes. */
 static void append_back_to_front(struct lpi_machine *machine, struct lpi_opened file,
@@ -302,7 +302,7 @@ static void test_append(void **state)
 	lpi_machine_free(machine);
 }
 
-/* --- What it costs ---------------------------------------------------------------------------- */
+/* --- Costs ------------------------------------------------------------------------------------ */
 
 static uint64_t log_writes(struct lpi_machine *machine)
 {
@@ -487,7 +487,7 @@ static void test_not_starved(void **state)
 	crowd_free(crowd);
 }
 
-/* --- What was under way ----------------------------------------------------------------------- */
+/* --- Writes under way ------------------------------------------------------------------------- */
 
 /* A sync that ran beside a write does not cover one after it. Some turns after the write was sent,
  * another file is synced, then this one, and the power fails. */
@@ -530,7 +530,7 @@ static void test_beside(void **state)
 		sync_beside(turns);
 }
 
-/* --- What is durable by its descriptor -------------------------------------------------------- */
+/* --- Durable by the descriptor's flags -------------------------------------------------------- */
 
 #define COPY_BYTES (UINT64_C(64) << 10)
 #define FAR_BYTES  (UINT64_C(24) << 20) /* more than one step of fallocate is */

@@ -320,7 +320,7 @@ static inline void lpi_cut_rename(struct lpi_cut_run *run, uint32_t dir, const c
 	lpi_cut_end(run);
 }
 
-/* --- What may be there ------------------------------------------------------------------------ */
+/* --- Checks after a cut ----------------------------------------------------------------------- */
 
 struct lpi_cut_moment {
 	struct lpi_cut_run *run;

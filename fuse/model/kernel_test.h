@@ -200,7 +200,7 @@ static inline uint32_t lpi_kernel_answer_len(const struct lpi_kernel *kernel)
 	return kernel->in_len - (uint32_t)sizeof(struct fuse_out_header);
 }
 
-/* --- What programs ask for -------------------------------------------------------------------- */
+/* --- Requests of programs --------------------------------------------------------------------- */
 
 struct lpi_opened {
 	uint64_t node;

@@ -28,7 +28,7 @@ static int refuse(char *why, int err, const char *what, const char *text)
 	return err;
 }
 
-/* --- What can be ------------------------------------------------------------------------------ */
+/* --- Possible options ------------------------------------------------------------------------- */
 
 /* Whether the table of mounts shows the option for any FUSE mount, so that mount(8) passes it on.
  */

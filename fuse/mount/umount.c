@@ -17,7 +17,7 @@
 
 #define TYPE "fuse." LPI_FUSE_SUBTYPE
 
-/* --- What is mounted -------------------------------------------------------------------------- */
+/* --- Table of mounts -------------------------------------------------------------------------- */
 
 /* The table of mounts has spaces and the like as octal numbers. */
 static void unescape(char *text)

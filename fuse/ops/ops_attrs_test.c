@@ -54,7 +54,7 @@ static void test_available(void **state)
 	lpi_machine_free(machine);
 }
 
-/* --- What is being freed ---------------------------------------------------------------------- */
+/* --- Frees under way -------------------------------------------------------------------------- */
 
 /* The only file of a directory. */
 struct cut_file {
@@ -213,7 +213,7 @@ static void test_freed_later(void **state)
 	lpi_machine_free(machine);
 }
 
-/* --- What may lose privileges ----------------------------------------------------------------- */
+/* --- Modes that may lose bits ----------------------------------------------------------------- */
 
 /* A mode from the file's creation, or a later one. A write takes bits of some modes, and the kernel
  * does not notice. */
