@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The message is formatted on the stack and leaves in one write(2): the heap or the log may be
- * what is broken. */
+/* The message is formatted on the stack and leaves in one write(2), because the heap or the log may
+ * be broken. */
 #include "base/assert.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ void lp_assert_failed(const char *expr, const char *file, int line, const char *
 			   expr, file, line, func, object ? ": " : "", object ? object : "");
 	if (len > 0) {
 		size_t bytes = LP_MIN((size_t)len, sizeof(text) - 1);
-		/* Nothing can be done about a failed write here: the abort says enough. */
+		/* A failed write cannot be handled here; the abort says enough. */
 		ssize_t ignored = write(STDERR_FILENO, text, bytes);
 		(void)ignored;
 	}

@@ -3,8 +3,8 @@
  *
  * Threads: any.
  *
- * LP_ASSERT states what *our* code guarantees and is never compiled out. Whatever comes from a
- * disk, a socket, the kernel, a user or an allocator is input: it gets an error, not an assert.
+ * LP_ASSERT states what *our* code guarantees and is never compiled out. Data from a disk, a
+ * socket, the kernel, a user or an allocator is input: it gets an error, not an assert.
  * LP_ASSERT_OBJ also prints the object, by its _to_text(). LP_ASSERT_SLOW is for checks of whole
  * structures: it runs in the debug, sanitizer and coverage builds only.
  *
@@ -19,7 +19,7 @@
 #define LP_ASSERT_SLOW_ON 0
 #endif
 
-/* Bytes of object text a failed assert prints at most. */
+/* Most bytes of object text that a failed assert prints. */
 #define LP_ASSERT_TEXT_MAX 1024
 
 #define LP_ASSERT(cond)                                                                            \

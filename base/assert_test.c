@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a failed assert says expression, place and object, and ends the process by SIGABRT; a
+/* Goal: a failed assert prints expression, place and object, and ends the process by SIGABRT; a
  * true one does nothing and evaluates its condition once.
  * Method: the failing assert runs in a forked child whose standard error is a pipe. */
 #include "base/testing/test.h"

@@ -36,7 +36,7 @@ static inline int64_t lp_clock_wall_ns(const struct lp_clock *clock)
 
 /* Simulated time: stands still until it is moved. */
 struct lp_clock_sim {
-	struct lp_clock clock; /* hand out &sim.clock */
+	struct lp_clock clock; /* pass on &sim.clock */
 	uint64_t now_ns;
 	int64_t wall_base_ns; /* wall time at now_ns == 0 */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the compiler offers under shorter names, and arithmetic every module needs.
+/* Short names for features of the compiler, and arithmetic that every module needs.
  *
  * Threads: everything here is a macro or a pure inline function.
  */

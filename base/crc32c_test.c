@@ -126,7 +126,7 @@ static void test_ahead_is_the_same(void **state)
 	(void)state;
 	struct lp_prng prng;
 	lp_prng_init(&prng, 6);
-	/* What is fetched ahead may be anything, also nothing that could be read. */
+	/* The memory to fetch ahead may be at any address, also one that cannot be read. */
 	const void *nexts[] = {NULL, buf, buf + BUF_BYTES, (const void *)(uintptr_t)4096};
 	for (int n = 0; n < 400; n++) {
 		size_t align = lp_prng_below(&prng, 16);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All reading goes through lp_reader_bytes() and all writing through lp_writer_reserve(): these
- * two hold the only bounds checks, and comparing with what remains cannot overflow. A failed
- * cursor has nothing remaining, so the flag need not be looked at but for lengths of 0. */
+/* All reading goes through lp_reader_bytes() and all writing through lp_writer_reserve(). These two
+ * have the only bounds checks, and their comparison with the remaining bytes cannot overflow. A
+ * failed cursor has no remaining bytes, so the flag is only checked for lengths of 0. */
 #include "base/cursor.h"
 
 const uint8_t *lp_reader_bytes(struct lp_reader *reader, uint64_t len)
 {
-	/* What an empty buffer without address gives for a success of length 0. */
+	/* The result for a success of length 0 in an empty buffer without an address. */
 	static const uint8_t nothing[1];
 	LP_ASSERT(reader->pos <= reader->end);
 	if (reader->failed || len > reader->end - reader->pos) {
@@ -63,7 +63,7 @@ uint64_t lp_reader_be64(struct lp_reader *reader)
 
 uint64_t lp_reader_varint(struct lp_reader *reader)
 {
-	/* On a copy, so that a failure points at the first byte of the number. */
+	/* Works on a copy, so that a failure points at the first byte of the number. */
 	struct lp_reader ahead = *reader;
 	uint64_t value = 0;
 	for (unsigned i = 0; i < LP_VARINT_BYTES_MAX; i++) {
@@ -109,7 +109,7 @@ void lp_reader_zeros(struct lp_reader *reader, uint64_t len)
 bool lp_reader_expect(struct lp_reader *reader, uint64_t cnt, size_t item_bytes)
 {
 	LP_ASSERT(item_bytes > 0);
-	/* Divided, for a product of foreign numbers may wrap. */
+	/* Divides, because a product of foreign numbers may wrap. */
 	if (!reader->failed && cnt <= lp_reader_remaining(reader) / item_bytes)
 		return true;
 	lp_reader_fail(reader);

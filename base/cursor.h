@@ -7,12 +7,12 @@
  * Ownership: both structs point into the caller's memory, which must outlive them. They own nothing
  *   and may be copied: a copy is a bookmark. Treat the fields as private.
  *
- * Reading: each get checks that the bytes are there, whatever length it was told. The first that
- * fails makes the reader fail for good. From then on every get returns zeros (or NULL) and consumes
- * nothing. So a decoder may get all its fields and ask once at the end, by lp_reader_finish(),
- * which is also false when bytes are left over. Before that it must not act on a value: loop over a
- * count, allocate by a length. For such values it asks lp_reader_expect() or lp_reader_failed()
- * first.
+ * Reading: each get checks that the bytes are there, whatever length it was told. The first get
+ * that fails makes the reader fail for good. From then on every get returns zeros (or NULL) and
+ * consumes nothing. So a decoder may get all its fields and ask once at the end, by
+ * lp_reader_finish(), which is also false when bytes are left over. Before that it must not act on
+ * a value: loop over a count, allocate by a length. For such values it asks lp_reader_expect() or
+ * lp_reader_failed() first.
  *
  * Writing: the first put that does not fit makes the writer overflow for good, and nothing more is
  * written. The encoder asks once at the end, by lp_writer_finish().
@@ -43,7 +43,7 @@ static inline void lp_reader_init(struct lp_reader *reader, const void *buf, siz
 	*reader = (struct lp_reader){.base = buf, .end = len};
 }
 
-/* Makes the reader fail: for a decoder that does not like a value. Idempotent. */
+/* Makes the reader fail: for a decoder that refuses a value. Idempotent. */
 static inline void lp_reader_fail(struct lp_reader *reader)
 {
 	reader->failed = true;
@@ -74,8 +74,8 @@ LP_MUST_CHECK static inline bool lp_reader_finish(const struct lp_reader *reader
 	return !reader->failed && reader->pos == reader->end;
 }
 
-/* The next len bytes, in place, or NULL. The one way by which bytes leave a reader. A success of
- * length 0 is not NULL, though not to be dereferenced. */
+/* The next len bytes, in place, or NULL. All gets use this function. A success of length 0 is not
+ * NULL, but must not be dereferenced. */
 const uint8_t *lp_reader_bytes(struct lp_reader *reader, uint64_t len);
 
 uint8_t lp_reader_u8(struct lp_reader *reader);
@@ -95,14 +95,14 @@ void lp_reader_copy(struct lp_reader *reader, void *to, size_t len);
 /* Reserved bytes: fails unless all are zero. */
 void lp_reader_zeros(struct lp_reader *reader, uint64_t len);
 
-/* Fails, and returns false, unless cnt items of item_bytes each can still follow; consumes
- * nothing. Ask before looping over, or allocating for, a count that was read. item_bytes is the
- * least that an item takes, at least 1. */
+/* Fails, and returns false, unless cnt items of item_bytes each can still follow; consumes nothing.
+ * Call it before looping over, or allocating for, a count that was read. item_bytes is the least
+ * that an item takes, at least 1. */
 LP_MUST_CHECK bool lp_reader_expect(struct lp_reader *reader, uint64_t cnt, size_t item_bytes);
 
-/* Makes *ret_sub a reader of the next len bytes, and goes past them. When there are not so many
- * both fail. Read it to its end, then give it back by lp_reader_sub_finish(): a failed or
- * unfinished part makes the whole fail, and returns false. */
+/* Makes *ret_sub a reader of the next len bytes, and skips them. If there are fewer, both fail.
+ * Read it to its end, then give it back by lp_reader_sub_finish(). A failed or unfinished part
+ * makes the whole fail, and returns false. */
 void lp_reader_sub(struct lp_reader *reader, uint64_t len, struct lp_reader *ret_sub);
 bool lp_reader_sub_finish(struct lp_reader *reader, const struct lp_reader *sub);
 
@@ -136,7 +136,7 @@ static inline size_t lp_writer_remaining(const struct lp_writer *writer)
 	return writer->end - writer->pos;
 }
 
-/* False, and *ret_len untouched, when something did not fit. */
+/* False, and *ret_len untouched, when a put did not fit. */
 LP_MUST_CHECK static inline bool lp_writer_finish(const struct lp_writer *writer, size_t *ret_len)
 {
 	if (writer->overflowed)
@@ -162,13 +162,13 @@ void lp_writer_bytes(struct lp_writer *writer, const void *buf, size_t len);
 void lp_writer_zeros(struct lp_writer *writer, size_t len);
 
 /* Overwrites a number at an offset that lp_writer_offset() gave before it was first put (a length
- * or a checksum known only later). Once overflowed these do nothing; else the place must lie
- * within what was written, which is asserted. */
+ * or a checksum that is known only later). After an overflow these do nothing. Otherwise the place
+ * must lie within the written bytes, which is asserted. */
 void lp_writer_patch_u16(struct lp_writer *writer, size_t offset, uint16_t value);
 void lp_writer_patch_u32(struct lp_writer *writer, size_t offset, uint32_t value);
 void lp_writer_patch_u64(struct lp_writer *writer, size_t offset, uint64_t value);
 
-/* How many bytes lp_writer_varint() takes for it: 1 to LP_VARINT_BYTES_MAX. */
+/* The bytes that lp_writer_varint() takes for it: 1 to LP_VARINT_BYTES_MAX. */
 unsigned lp_varint_bytes(uint64_t value);
 
 #endif

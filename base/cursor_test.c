@@ -104,7 +104,7 @@ static void test_every_cut(void **state)
 		assert_true(lp_writer_overflowed(&w));
 		assert_false(lp_writer_finish(&w, &len));
 		assert_int_equal(len, 77);
-		/* No hole, nothing small slipped in behind what did not fit. */
+		/* No hole, and no smaller item behind the one that did not fit. */
 		assert_memory_equal(exact, whole, lp_writer_offset(&w));
 
 		memcpy(exact, whole, cut);
@@ -322,7 +322,7 @@ static void test_patch(void **state)
 	assert_true(lp_reader_finish(&r));
 }
 
-/* Patching what was not written is a bug of ours: it must not pass. */
+/* Patching bytes that were not written is a bug of ours: it must abort. */
 static void test_patch_outside_asserts(void **state)
 {
 	(void)state;

@@ -55,7 +55,7 @@ static inline void lp_put_le64(void *to, uint64_t value)
 	memcpy(to, &raw, sizeof(raw));
 }
 
-/* cnt of them, one behind the other. */
+/* cnt numbers, one behind the other. */
 static inline void lp_put_le32s(void *to, const uint32_t *values, size_t cnt)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

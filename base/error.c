@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each thread keeps its last findings in a ring in thread-local storage: a message about
- * corruption must not need memory or a lock. The process-wide count is one relaxed atomic, for
+/* Each thread keeps its last findings in a ring in thread-local storage, because a message about
+ * corruption must not need memory or a lock. The process-wide count is one relaxed atomic, because
  * this path is never hot. */
 #include "base/error.h"
 
@@ -25,7 +25,7 @@ int lp_corrupt(int err, const char *file, int line, uint64_t offset, const char 
 
 	va_list ap;
 	va_start(ap, fmt);
-	/* A longer text is cut: the place and the offset are kept in any case. */
+	/* A longer text is cut; the place and the offset are always kept. */
 	(void)vsnprintf(found->what, sizeof(found->what), fmt, ap);
 	va_end(ap);
 

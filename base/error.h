@@ -9,9 +9,9 @@
  *   -EBADMSG  a checksum did not match          -EUCLEAN  a structure breaks its own rules
  *   -EIO      the device said no                -ENOSPC   full
  *   -EAGAIN   no slot: wait and try again       -ECANCELED, -ETIMEDOUT  as they say
- * The first two are made in one place only, lp_corrupt() below, which remembers where corruption
- * was found: in a ring of the calling thread, in a process-wide count, and through a sink that
- * the daemon sets to log each once.
+ * The first two are made in one place only, lp_corrupt() below. It records where corruption was
+ * found: in a ring of the calling thread, in a process-wide count, and through a sink that the
+ * daemon sets to log each once.
  */
 #ifndef LP_BASE_ERROR_H
 #define LP_BASE_ERROR_H
@@ -25,10 +25,10 @@
 
 struct lp_corruption {
 	int err;          /* -EBADMSG or -EUCLEAN */
-	int line;         /* where in our code it was noticed */
+	int line;         /* where our code noticed it */
 	const char *file; /* static string */
 	uint64_t offset;  /* bytes into the device, file or message; LP_OFFSET_NONE if none */
-	char what[LP_CORRUPTION_TEXT_MAX]; /* the object, and what is wrong with it */
+	char what[LP_CORRUPTION_TEXT_MAX]; /* the object, and its fault */
 };
 
 #define LP_OFFSET_NONE UINT64_MAX
@@ -53,7 +53,7 @@ int lp_corrupt(int err, const char *file, int line, uint64_t offset, const char 
  * thread finds LP_CORRUPTION_RING_SIZE more. */
 const struct lp_corruption *lp_corruption_find(unsigned idx);
 
-/* How many were found by all threads since the start. */
+/* The number that all threads have found since the start. */
 uint64_t lp_corruption_count(void);
 
 /* sink NULL switches it off. Set before threads start; the sink runs on the finder's thread. */

@@ -8,7 +8,7 @@
  * and seed they may never change, on any machine, in any later version. The values of XXH3 are
  * frozen since version 0.8 of xxHash; the test holds golden values. Another hash gets another name.
  *
- * It is not for integrity (base/crc32c.h is) and not for secrets. A user who chooses the input can
+ * It is not for integrity (base/crc32c.h is) and not for secrets. A user that chooses the input can
  * make collisions, so a table of foreign keys takes a seed that the user does not know.
  */
 #ifndef LP_BASE_HASH_H

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A message: the site's limit -> format on the stack -> escape behind the prefix -> poll -> write.
- * No lock: lines of different threads are separate writes of at most a pipe's atomic size, and
- * the limit is one compare-and-swap on the site.
+ * No lock: lines of different threads are separate writes of at most a pipe's atomic size, and the
+ * limit is one compare-and-swap on the site.
  *
  * A site's window is a pair (start, count) in one word. The message that finds the window older
  * than the interval starts a new one and learns from the old count how many were suppressed;
  * exactly one message does. The count sticks at its end, 2^32 - 1.
  *
- * Lost lines are told about by the next line that gets through: it takes the count that was not
- * yet told and gives it back if its own line is lost too. */
+ * The next line that gets through is preceded by a line about the lost ones. It takes the count
+ * that was not reported yet, and gives it back if its own line is lost too. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ static const struct {
 	int priority;
 } levels[LP_LEVEL_CNT] = {{"error", 3}, {"warn", 4}, {"notice", 5}, {"info", 6}, {"debug", 7}};
 
-/* "device:inode" in decimal, as systemd sets it, is what fd is open on. */
+/* Whether "device:inode" in decimal, as systemd sets it, is the stream that fd is open on. */
 static bool is_stream(int fd, const char *journal_stream)
 {
 	char ours[64];
@@ -67,17 +67,17 @@ void lp_log_init(const struct lp_clock *clock, int fd, const char *journal_strea
 {
 	LP_ASSERT(clock != NULL);
 	if (has_file)
-		(void)close(log_fd); /* whoever begins anew is done with it */
+		(void)close(log_fd); /* a caller that begins anew has finished with it */
 	has_file = false;
 	log_clock = clock;
 	log_fd = fd;
 	is_journal = is_stream(fd, journal_stream);
 }
 
-/* The descriptor keeps its number, so whoever is about to write needs no lock. */
+/* The descriptor keeps its number, so a thread that is about to write needs no lock. */
 int lp_log_open_file(const char *path)
 {
-	/* A pipe that nobody reads is refused rather than waited for. */
+	/* A pipe without a reader is refused; the open does not wait for one. */
 	int fd =
 		open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
 	if (fd < 0)
@@ -137,8 +137,8 @@ void lp_log_read_stats(struct lp_log_stats *ret_stats)
 					   .dropped = atomic_load(&dropped_cnt)};
 }
 
-/* Characters of valid UTF-8 that would still spoil a line: C1 controls, line and paragraph
- * separators, marks that turn the direction of text, the byte order mark. */
+/* Valid UTF-8 characters that would still spoil a line: C1 controls, line and paragraph separators,
+ * marks that turn the direction of text, the byte order mark. */
 static bool is_treacherous(uint32_t point)
 {
 	return (point >= 0x80 && point <= 0x9f) || point == 0x61c || point == 0x200e ||
@@ -146,8 +146,8 @@ static bool is_treacherous(uint32_t point)
 	       (point >= 0x2066 && point <= 0x2069) || point == 0xfeff;
 }
 
-/* The length of the character of several bytes that starts here, if it is valid UTF-8 in its
- * shortest form and may be shown; else 0. */
+/* The length of the multi-byte character that starts here, if it is valid UTF-8 in its shortest
+ * form and may be shown; otherwise 0. */
 static size_t utf8_len(const unsigned char *s, size_t left)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -167,7 +167,7 @@ static size_t utf8_len(const unsigned char *s, size_t left)
 }
 
 /* Writes one character or the escape of one byte to out (4 bytes are enough), and its length to
- * ret_len. Returns how many bytes of the input it stands for. */
+ * ret_len. Returns the number of input bytes that it stands for. */
 static size_t escape_one(const unsigned char *s, size_t left, char *out, size_t *ret_len)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -197,7 +197,7 @@ static size_t escape_one(const unsigned char *s, size_t left, char *out, size_t 
 	return 1;
 }
 
-/* ret_taken: how many of the bytes found room. */
+/* ret_taken: the number of input bytes that fit. */
 static size_t escape_into(const char *bytes, size_t bytes_len, char *buf, size_t len,
 			  size_t *ret_taken)
 {
@@ -238,7 +238,7 @@ static int format_time(int64_t wall_ns, char *buf, size_t len)
 		days--;
 	}
 	days += 719468;
-	int64_t era = days / 146097; /* of 400 years; the clock does not go back that far */
+	int64_t era = days / 146097; /* of 400 years; the clock does not go back before year 0 */
 	int64_t of_era = days % 146097;
 	int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
 	int64_t of_year = of_era - (365 * year + year / 4 - year / 100);
@@ -271,7 +271,8 @@ static bool write_line(const char *line, size_t len)
 	struct pollfd ready = {.fd = log_fd, .events = POLLOUT};
 	for (int i = 0; i < WRITE_TRIES; i++) {
 		int rc = poll(&ready, 1, 0);
-		/* Anything else is no room, or a reader that is gone: that would be a SIGPIPE. */
+		/* Any other event means no room, or a reader that has gone, where a write would
+		 * cause SIGPIPE. */
 		if (rc >= 0 && ready.revents != POLLOUT)
 			return false;
 		ssize_t put = rc > 0 ? write(log_fd, line, len) : -1;
@@ -311,10 +312,10 @@ static bool put_note(enum lp_log_level level, const char *fmt, ...)
 	return put_text(level, text, (size_t)len, false);
 }
 
-/* Lines that were lost before this one are told about first. */
+/* Reports lines that were lost before this one. */
 static void tell_dropped(void)
 {
-	/* The load spares the usual case the exchange. */
+	/* In the usual case the load makes the exchange unnecessary. */
 	if (atomic_load_explicit(&dropped_untold, memory_order_relaxed) == 0)
 		return;
 	uint64_t untold = atomic_exchange_explicit(&dropped_untold, 0, memory_order_relaxed);
@@ -323,8 +324,8 @@ static void tell_dropped(void)
 		atomic_fetch_add_explicit(&dropped_untold, untold, memory_order_relaxed);
 }
 
-/* True when the site may log now; *ret_suppressed says how many it kept back in a window that has
- * just ended. */
+/* True if the site may log now. *ret_suppressed: the number of messages suppressed in a window that
+ * has just ended. */
 static bool site_admits(struct lp_log_site *site, uint64_t *ret_suppressed)
 {
 	uint32_t now_ms = (uint32_t)(lp_clock_mono_ns(clock_now()) / LP_NS_PER_MS);
@@ -334,7 +335,7 @@ static bool site_admits(struct lp_log_site *site, uint64_t *ret_suppressed)
 	bool is_over;
 	do {
 		cnt = (uint32_t)old;
-		/* The difference is right also where the milliseconds wrap, after 49 days. */
+		/* The difference is also right where the milliseconds wrap, after 49 days. */
 		is_over = cnt == 0 || now_ms - (uint32_t)(old >> 32) >= LP_LOG_INTERVAL_MS;
 		if (is_over)
 			new = (uint64_t)now_ms << 32 | 1;
@@ -352,12 +353,12 @@ static void count_lost(void)
 	atomic_fetch_add_explicit(&dropped_untold, 1, memory_order_relaxed);
 }
 
-/* The message of a site that may log, behind what is to be told before it. */
+/* Logs the message of a site, behind the reports that come first. */
 static void put_message(enum lp_log_level level, uint64_t suppressed, const char *fmt, va_list ap)
 {
 	char text[LP_LOG_TEXT_MAX + 1];
 	int len = vsnprintf(text, sizeof(text), fmt, ap);
-	/* A format that fails is a bug of ours that is not worth dying for here. */
+	/* A format that fails is a bug of ours, but no reason to abort here. */
 	size_t text_len = len < 0 ? 0 : (size_t)len;
 	bool is_cut = text_len > LP_LOG_TEXT_MAX;
 	tell_dropped();

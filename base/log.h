@@ -4,20 +4,21 @@
  *   2026-11-21T03:04:25.123Z warn: bdev: slow write of 4096 bytes, 1200 ms
  *   <4>bdev: slow write of 4096 bytes, 1200 ms           (to the journal, which adds the time)
  *
- * The level is checked before anything is formatted. Each place in the code that logs is limited
- * by itself: LP_LOG_BURST messages in LP_LOG_INTERVAL_MS from the first one on, then silence, and
- * when it opens again a line says how many were suppressed. Messages may carry names from
- * outside: control characters, invalid UTF-8, characters that turn the direction of text around,
- * and the backslash come out as escapes, so that a message is one line and cannot pass for
- * another. A message is text without a newline at its end, and is cut at LP_LOG_TEXT_MAX bytes.
+ * The level is checked before anything is formatted. Each place in the code that logs has its own
+ * limit: LP_LOG_BURST messages in LP_LOG_INTERVAL_MS, counted from the first one. Further messages
+ * are suppressed, and a line tells their number at the next message after the interval. Messages
+ * may carry names from outside: control characters, invalid UTF-8, characters that turn the
+ * direction of text around, and the backslash come out as escapes, so that a message is one line
+ * and cannot pass for another. A message is text without a newline at its end, and is cut at
+ * LP_LOG_TEXT_MAX bytes.
  *
  * The store does not log: it returns errors, and the daemon logs once, at the edge.
  *
  * Threads: any; init while there is only one. Not for signal handlers.
- * Blocking: a line is one write(2), made only when the descriptor is ready for it: what does not
- * fit into a full pipe is dropped, counted, and told about when there is room again. Only where
- * somebody else fills the same blocking pipe at that very moment may the write wait.
- * Allocation: none. errno is preserved. Errors: none that a caller could do something about.
+ * Blocking: a line is one write(2), made only when the descriptor is ready for it. Lines that do
+ * not fit into a full pipe are dropped and counted; the count is logged when there is room again.
+ * The write may wait only if another process fills the same blocking pipe at that very moment.
+ * Allocation: none. errno is preserved. Errors: none that a caller could handle.
  */
 #ifndef LP_BASE_LOG_H
 #define LP_BASE_LOG_H
@@ -33,36 +34,37 @@
 
 /* From the most to the least important. */
 enum lp_log_level {
-	LP_LEVEL_ERROR, /* something failed, and somebody should look */
-	LP_LEVEL_WARN,  /* it may soon */
+	LP_LEVEL_ERROR, /* something failed; an operator should look */
+	LP_LEVEL_WARN,  /* something may fail soon */
 	LP_LEVEL_NOTICE,
 	LP_LEVEL_INFO,
 	LP_LEVEL_DEBUG
 };
 #define LP_LEVEL_CNT (LP_LEVEL_DEBUG + 1)
 
-/* One per place that logs, static and zero at first; made by the macros. */
+/* One for each place that logs, static and zero at first; made by the macros. */
 struct lp_log_site {
-	/* When the burst began (ms, low 32 bits) above how many came since (sticks at its end). */
+	/* High half: when the burst began (low 32 bits of ms). Low half: messages since then;
+	 * sticks at its maximum. */
 	_Atomic uint64_t window;
 };
 
 struct lp_log_stats {
 	uint64_t lines;      /* written */
 	uint64_t suppressed; /* by the limits of their sites */
-	uint64_t dropped;    /* as there was no room, or the descriptor failed */
+	uint64_t dropped;    /* for lack of room, or because the descriptor failed */
 };
 
-/* Before this is called, lines go to descriptor 2 with the system's time.
- * clock and fd stay valid. journal_stream is the environment's JOURNAL_STREAM or NULL: if it names
- * what fd is, lines are for the journal. */
+/* Before this is called, lines go to descriptor 2 with the system's time. clock and fd must stay
+ * valid. journal_stream is the environment's JOURNAL_STREAM or NULL. If it names the stream that fd
+ * is open on, lines are formatted for the journal. */
 void lp_log_init(const struct lp_clock *clock, int fd, const char *journal_stream);
-/* From now on lines go to this file, which is made if it is missing and only appended to; they are
- * not for the journal then. Once while there is only one thread; again at any time, on any thread:
- * the file is opened anew, and each line goes wholly to the former one or to the new one. On
- * failure all stays as it was. */
+/* From now on lines go to this file, which is made if it is missing, and is only appended to. They
+ * are not formatted for the journal then. The first call is made while there is only one thread.
+ * Later calls may come at any time, on any thread: the file is opened anew, and each line goes
+ * wholly to the former file or to the new one. On failure the log stays as it was. */
 int lp_log_open_file(const char *path) LP_MUST_CHECK;
-/* Any thread, at any time. At first LP_LEVEL_INFO. */
+/* Any thread, at any time. The default is LP_LEVEL_INFO. */
 void lp_log_set_level(enum lp_log_level level);
 enum lp_log_level lp_log_level(void);
 
@@ -73,7 +75,7 @@ const char *lp_log_level_name(enum lp_log_level level);
 void lp_log_read_stats(struct lp_log_stats *ret_stats);
 
 /* Escapes bytes as a log line would, into at most len bytes including the final NUL; cuts at a
- * whole character. Returns the length. For whoever shows names from outside elsewhere. */
+ * whole character. Returns the length. For callers that show names from outside elsewhere. */
 size_t lp_log_escape(const char *bytes, size_t bytes_len, char *buf, size_t len);
 
 extern _Atomic int lpi_log_level;
@@ -83,7 +85,7 @@ static inline bool lp_log_is_on(enum lp_log_level level)
 	return (int)level <= atomic_load_explicit(&lpi_log_level, memory_order_relaxed);
 }
 
-/* Behind the macros; the level is on. */
+/* Called by the macros; the level is on. */
 void lp_log_at(struct lp_log_site *site, enum lp_log_level level, const char *fmt, ...)
 	LP_PRINTF(3, 4);
 

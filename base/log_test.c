@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a message is one line, at its level, whatever bytes it holds; a site that chatters is
- * held back and says how much; a reader that does not read costs lines but never blocks.
+/* Goal: a message is one line, at its level, whatever bytes it holds; messages of a chattering site
+ * are suppressed and counted; a reader that does not read loses lines but never blocks the log.
  * Method: the log writes into a pipe that the test reads, with a simulated clock. */
 #include "base/testing/test.h"
 
@@ -40,7 +40,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* What was logged since the last call. */
+/* The lines logged since the last call. */
 static const char *logged(void)
 {
 	static char text[8192];
@@ -241,7 +241,7 @@ static void test_rate_limit(void **state)
 	assert_int_equal(after.lines - before.lines, 2 * LP_LOG_BURST + 2);
 	assert_int_equal(after.dropped, before.dropped);
 
-	/* No more than a burst: nothing to tell. */
+	/* No more than a burst: no line about suppressed messages. */
 	lp_clock_sim_advance_to(&sim, (5000 + 3 * LP_LOG_INTERVAL_MS) * LP_NS_PER_MS);
 	chatter(1);
 	assert_non_null(strstr(logged(), "suppressed 1 messages"));
@@ -281,7 +281,7 @@ static void test_full_pipe_drops(void **state)
 	assert_true(written > 0 && dropped > 0);
 	assert_int_equal(lines_in(logged()), written);
 
-	/* With room again the loss is told, once. */
+	/* When there is room again the loss is reported, once. */
 	char want[128];
 	log_line();
 	(void)snprintf(want, sizeof(want), "warn: log: %llu lines lost for want of room\n",
@@ -305,7 +305,7 @@ static void test_reader_gone(void **state)
 	LP_LOG_INFO("no descriptor at all");
 	lp_log_read_stats(&after);
 	assert_int_equal(after.dropped - before.dropped, 2);
-	/* The loss is told to the next reader. */
+	/* The loss is reported to the next reader. */
 	(void)close(pipe_fds[1]);
 	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
 	lp_log_init(&sim.clock, pipe_fds[1], NULL);
@@ -369,7 +369,7 @@ static void test_threads(void **state)
 		assert_int_equal(pthread_create(&threads[i], NULL, log_much, NULL), 0);
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
-	/* The site may first tell what it suppressed in the test before. */
+	/* The site may first report the messages suppressed in the test before. */
 	const char *text = logged();
 	unsigned notes = strstr(text, "suppressed") != NULL;
 	assert_int_equal(lines_in(text), LP_LOG_BURST + notes);
@@ -381,7 +381,7 @@ static void test_threads(void **state)
 	assert_non_null(strstr(logged(), want));
 }
 
-/* What a file holds, and that is all. */
+/* The file holds this text, and no more. */
 static void check_file(const char *path, const char *want)
 {
 	char text[512];
@@ -394,7 +394,7 @@ static void check_file(const char *path, const char *want)
 	assert_int_equal(close(fd), 0);
 }
 
-/* Moved away and opened again: no line is lost, and none is in the wrong one. One that cannot be
+/* After a move and a new open no line is lost, and none is in the wrong file. A file that cannot be
  * opened changes nothing. */
 static void test_file(void **state)
 {

@@ -50,7 +50,7 @@ uint64_t lp_prng_u64(struct lp_prng *prng)
 uint64_t lp_prng_below(struct lp_prng *prng, uint64_t limit)
 {
 	LP_ASSERT(limit > 0);
-	/* Draws from the uneven rest at the top are thrown away: fewer than one in two. */
+	/* Throws away draws from the uneven rest at the top: fewer than one in two. */
 	uint64_t uneven = (UINT64_MAX % limit + 1) % limit;
 	uint64_t draw = lp_prng_u64(prng);
 	while (draw > UINT64_MAX - uneven)

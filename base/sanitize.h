@@ -5,15 +5,15 @@
  * Blocking, memory: none.
  *
  * Without that sanitizer the functions do nothing. They tell AddressSanitizer about memory that our
- * own allocators have taken back, and ThreadSanitizer where not to look and which order it cannot
- * see.
+ * own allocators have taken back. They tell ThreadSanitizer which accesses to ignore, and an order
+ * that it cannot see.
  */
 #ifndef LP_BASE_SANITIZE_H
 #define LP_BASE_SANITIZE_H
 
 #include "base/compiler.h"
 
-/* GCC defines macros, clang answers a question. */
+/* GCC defines macros; clang has __has_feature(). */
 #if defined(__SANITIZE_ADDRESS__)
 #define LP_SAN_ADDRESS 1
 #elif defined(__has_feature)
@@ -41,7 +41,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 #if LP_SAN_THREAD
-/* Exported; the first two are in no header. */
+/* Exported by the runtime; the first two are in no header. */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -75,8 +75,8 @@ static inline void lp_san_unpoison(const void *mem, size_t bytes)
 #endif
 }
 
-/* Until the end ThreadSanitizer sees none of this thread's accesses: for what stands for hardware,
- * whose accesses it would not see either, and which are many. They nest. */
+/* Until the end ThreadSanitizer sees none of this thread's accesses. For code that stands for
+ * hardware, whose many accesses it would not see either. The calls nest. */
 static inline void lp_san_hide_begin(void)
 {
 #if LP_SAN_THREAD
@@ -91,8 +91,8 @@ static inline void lp_san_hide_end(void)
 #endif
 }
 
-/* What a thread did before it left the thing at `order` comes before what another does after it
- * joined there: a library that is not instrumented holds to this. */
+/* A thread's accesses before it left `order` come before another thread's accesses after it joined
+ * there. For a library that keeps this order and is not instrumented. */
 static inline void lp_san_leave(const void *order)
 {
 #if LP_SAN_THREAD

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what is opened afterwards is none of the three, what was closed fails as before, what was
- * open is left alone. Method: a child for each set of them that may be closed. */
+/* Goal: files opened afterwards get none of the three numbers; I/O on a closed one fails as before;
+ * an open one is left alone. Method: a child for each set of them that may be closed. */
 #include "base/testing/test.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static bool fails_as_before(int fd)
 	return n < 0 && errno == EBADF && fcntl(fd, F_GETFD) == 0;
 }
 
-/* In the child: 0, or the number of what is wrong. */
+/* In the child: 0, or the number of the fault. */
 static int try_closed(unsigned closed)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The clock of a file system moves in ticks of 1 to 10 ms. What changes a file in the same tick as
- * the change before has the same time, and could not be told. So that tick passes before anything
- * is read. Who reads what was written long ago waits for nothing. */
+/* The clock of a file system moves in ticks of 1 to 10 ms. Two changes of a file in the same tick
+ * have the same time, so the second could not be detected. So begin() waits for the end of the tick
+ * before data is read. If the last change was long ago, it does not wait. */
 #include "base/unchanged.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static bool is_same_time(const struct timespec *one, const struct timespec *othe
 	return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
 }
 
-/* The time is this tick's. One that is further ahead is of another machine's clock. */
+/* Whether the time is in the present tick. A time further ahead is from another machine's clock. */
 static bool is_of_now(const struct timespec *time)
 {
 	struct timespec now;
@@ -37,7 +37,7 @@ int lp_unchanged_begin(int fd, struct stat *ret_st)
 		return -errno;
 	for (int i = 0; i < LOOKS_MAX && S_ISREG(ret_st->st_mode) && is_of_now(&ret_st->st_ctim);
 	     i++) {
-		(void)nanosleep(&pause, NULL); /* after a signal it looks earlier */
+		(void)nanosleep(&pause, NULL); /* after a signal it checks earlier */
 		if (fstat(fd, ret_st) < 0)
 			return -errno;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: any write between begin and the question is told, also one that follows the former write at
- * once, and one whose time is set back; reading and asking tell of nothing. Method: files in the
- * scratch directory, changed in each way, again and again. */
+/* Goal: any write between begin and the question is noticed, also one right after the former write,
+ * and one whose time is set back. Reads are not. Method: files in the scratch directory, changed in
+ * each way, again and again. */
 #include "base/testing/test.h"
 
 #include <fcntl.h>
@@ -62,7 +62,8 @@ static void test_changes(void **state)
 	struct stat st;
 	(void)state;
 	for (size_t i = 0; i < LP_ARRAY_SIZE(changes) * ROUNDS; i++) {
-		/* This very moment: the next change is in the same tick, unless that passes. */
+		/* A write at this moment: the next change is in the same tick, unless begin() waits
+		 * for its end. */
 		assert_int_equal(pwrite(file, "abc", 3, 0), 3);
 		lp_test_ok(lp_unchanged_begin(file, &st));
 		assert_true(lp_unchanged_is(file, &st));
@@ -85,7 +86,7 @@ static void test_reading(void **state)
 	}
 }
 
-/* A time of the future is waited for no longer than a tick: the test would not end. */
+/* A time in the future delays begin() by at most a tick; otherwise the test would not end. */
 static void test_future(void **state)
 {
 	const struct timespec times[2] = {{.tv_sec = 4000000000}, {.tv_sec = 4000000000}};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of what is under way at one moment, for a person who asks why nothing moves.
+/* Rows of the operations under way at one moment, to find out why nothing moves.
  *
  * Threads: rows are filled on the thread that has the work, and then handed on.
  * Blocking, memory, errors: none.
  *
- * Each part of the daemon reports what it has at work: the doors their requests, the namespace what
- * waits for buffers or space, the store its transactions and reads. A request of a door and what it
- * has led to are rows of their own. They belong together by the inode or the object's name.
+ * Each part of the daemon reports its work: the doors report requests, the namespace reports
+ * operations that wait for buffers or space, and the store reports transactions and reads. A
+ * request of a door and the operations that it has led to are rows of their own. They belong
+ * together by the inode or the object's name.
  */
 #ifndef LP_BASE_UNDER_WAY_H
 #define LP_BASE_UNDER_WAY_H
@@ -18,25 +19,26 @@
 
 /* All texts are static. */
 struct lp_under_way {
-	const char *part;      /* of the daemon that has it: "socket", "mount", "names", "store" */
+	const char
+		*part; /* the part of the daemon that has it: "socket", "mount", "names", "store" */
 	const char *operation; /* such as "put" */
-	const char *state;     /* where it is, by the name that counters use */
-	const char *waits_for; /* NULL: for nothing that this part knows of */
+	const char *state;     /* by the name that counters use */
+	const char *waits_for; /* NULL: for nothing known to this part */
 	uint64_t age_ns;       /* since it began, or began to wait */
 	uint64_t held_bytes;   /* of buffers */
-	uint64_t ino_nr;       /* 0: not about an inode that is known */
+	uint64_t ino_nr;       /* 0: no inode is known */
 	char object[96];       /* the end of its path, or empty */
 };
 
-/* Where rows are put; those beyond the maximum are only counted. */
+/* A list that takes rows; those beyond the maximum are only counted. */
 struct lp_under_way_list {
 	struct lp_under_way *rows;
 	uint32_t max;
 	uint32_t cnt; /* rows filled */
-	uint64_t all; /* also those that found no place */
+	uint64_t all; /* also those without a place */
 };
 
-/* A cleared row; NULL: there is no place for it. */
+/* A cleared row; NULL: the list is full. */
 static inline struct lp_under_way *lp_under_way_add(struct lp_under_way_list *list)
 {
 	list->all++;

@@ -31,7 +31,7 @@ int lp_parse_bytes(const char *text, uint64_t *ret_bytes)
 		return -EINVAL;
 	if (errno != 0 || !(value * (double)factor < 0x1p63))
 		return -ERANGE;
-	/* Whole bytes are exact up to 2^53, and larger sizes are given with a unit. */
+	/* Whole bytes are exact up to 2^53; larger sizes are usually given with a unit. */
 	*ret_bytes = (uint64_t)value * factor + (uint64_t)((value - floor(value)) * (double)factor);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: sizes and numbers are read as people write them, and nothing else is.
+/* Goal: sizes and numbers are read in the usual notations, and other texts are refused.
  * Method: tables of texts with what they mean, the edges among them. */
 #include "base/testing/test.h"
 

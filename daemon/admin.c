@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Questions wait in one queue; the first of them is at work. All numbers of a shard are copied in
- * one turn of its thread, so they fit each other. */
+ * one turn of its thread, so they are consistent. */
 #include "daemon/admin.h"
 
 #include <stdio.h>
@@ -19,18 +19,18 @@ struct lpi_gather_reports {
 	struct lp_service *service;
 	struct question_list waiting; /* the first is at work */
 	bool is_busy;
-	bool wants_score; /* these take long */
+	bool wants_score; /* these parts take long */
 	bool wants_usage;
 	bool wants_under_way;
-	/* Of what is damaged: of one shard, behind this inode. It is that shard's thread's while it
-	 * is asked. */
+	/* A page of the list of damage: of one shard, behind this inode. While the question is
+	 * under way the page is the shard's thread's. */
 	bool wants_list;
 	uint64_t list_shard;
 	uint64_t list_behind;
 	struct lpi_text list;
 	uint32_t left;
 	int result;
-	int refused; /* by a thread: all are going back to `former` */
+	int refused; /* by a thread: all threads return to `former` */
 	struct lp_config former;
 	struct lpi_shard_report *shards;
 	struct lpi_mount_report *mounts; /* by thread */
@@ -42,7 +42,7 @@ struct lpi_gather_reports {
 
 static void work(struct lpi_gather_reports *gather);
 
-/* The question that is at work. */
+/* The question at work. */
 static struct lpi_question *current(const struct lpi_gather_reports *gather)
 {
 	struct lpi_question *question = question_list_first(&gather->waiting);
@@ -52,7 +52,7 @@ static struct lpi_question *current(const struct lpi_gather_reports *gather)
 
 /* --- On the threads --------------------------------------------------------------------------- */
 
-/* Each part has as many places as the others, so that none hides what the others have. */
+/* Each part has as many places as the others, so no part crowds out another. */
 static void read_under_way(struct lpi_shard_report *report, struct lpi_shard *shard)
 {
 	report->under_way_cnt = 0;
@@ -109,7 +109,7 @@ static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shar
 	}
 }
 
-/* One page of what is damaged. */
+/* Copies one page of the list of damage. */
 static void list_damage(struct lpi_gather_reports *gather, const struct lpi_shard *shard)
 {
 	const struct lp_ino behind = {gather->list_behind};
@@ -121,7 +121,7 @@ static void list_damage(struct lpi_gather_reports *gather, const struct lpi_shar
 	lpi_json_close(&gather->list, '}');
 }
 
-/* What is asked of the scrub, by the question that is at work. */
+/* Passes the question at work to the scrub. */
 static int ask_scrub(struct lpi_gather_reports *gather, struct lpi_shard *shard)
 {
 	if (gather->wants_list) {
@@ -336,7 +336,7 @@ static int change_config(const struct lp_config *config, char *text, enum lp_opt
 	return lp_config_set(ret_config, *ret_option, equals + 1, why);
 }
 
-/* What the daemon knows of what it has, by name; of all shards, as of their last look. */
+/* The memory that the daemon knows of, by name; of all shards, as of their last look. */
 static void heap_parts(struct lpi_text *text)
 {
 	struct lp_account_sum rows[HEAP_PARTS];
@@ -442,7 +442,7 @@ static void config_set(struct lpi_gather_reports *gather)
 		answer_error(gather, err, why);
 		return;
 	}
-	/* Now, while nothing has changed: there may be no memory for it. */
+	/* Done now, before any change, because memory may lack for it. */
 	json_option(&changed, option, NULL, &question->answer);
 	if (question->answer.failed) {
 		answer(gather, 0);
@@ -454,7 +454,8 @@ static void config_set(struct lpi_gather_reports *gather)
 	ask_threads(gather, lpi_thread_configure);
 }
 
-/* What one thread refused another one may have taken. Who stops does not care any more. */
+/* Returns to the former options after one thread refused, because others may have taken the new
+ * ones. Not while stopping. */
 static bool go_back(struct lpi_gather_reports *gather)
 {
 	struct lp_service *service = gather->service;
@@ -496,7 +497,7 @@ static bool is_one_of(const char *text, const char *one, const char *other)
 	return strcmp(text, one) == 0 || strcmp(text, other) == 0;
 }
 
-/* "list SHARD INODE" of a shard that there is; false: it is not of this form. */
+/* Parses "list SHARD INODE"; the shard must exist. False: another form. */
 static bool wants_list(struct lpi_gather_reports *gather, const struct lpi_question *question)
 {
 	static const char word[] = "list ";
@@ -583,7 +584,7 @@ int lpi_gather_new(struct lp_service *service, struct lpi_gather_reports **ret_g
 	struct lpi_gather_reports *gather = calloc(1, sizeof(*gather));
 	if (gather == NULL)
 		return -ENOMEM;
-	/* Large, but only what is used of it takes memory. */
+	/* Large, but only the used parts take memory. */
 	gather->shards = calloc(service->shard_cnt, sizeof(*gather->shards));
 	gather->mounts = calloc(service->thread_cnt, sizeof(*gather->mounts));
 	if (gather->shards == NULL || gather->mounts == NULL) {

@@ -12,12 +12,12 @@
 #include "store/check/fsck.h"
 
 #define HOLD_LOOK_NS LP_NS_PER_MS
-/* Changes over several shards wait meanwhile. */
+/* Changes over several shards wait up to this time. */
 #define HOLD_NS  (2 * LP_NS_PER_S)
 #define TOLD_MAX 64u /* findings that are kept and logged */
-#define NICE     10  /* who serves goes first */
-/* What a check may take of memory, beside bits for blocks: a part of --memory for its table of
- * inodes, and 2 MiB for counts of shared blocks. If that is little it reads the index again. */
+#define NICE     10  /* requests have priority */
+/* A check's memory beside bits for blocks: one part in NAMES_SHARE of --memory for its table of
+ * inodes, and 2 MiB for counts of shared blocks. If that is too little it reads the index again. */
 #define NAMES_SHARE 16u
 #define REFS_GROUPS 8192u
 #define OBJECT_KEPT 512u
@@ -35,32 +35,32 @@ struct told {
 struct lpi_checking {
 	struct lp_service *service;
 	enum state state;
-	bool is_stopping;                            /* of the daemon */
-	bool is_unwanted;                            /* somebody has asked for its end */
+	bool is_stopping;                            /* the daemon is stopping */
+	bool is_unwanted;                            /* its end was requested */
 	void (*stopped)(struct lp_service *service); /* while it is stopping */
 	uint64_t hold_until_ns;
 	struct lp_timer timer;
-	/* What is asked of the threads. */
+	/* Errands for the threads. */
 	struct lpi_errand errands[LPI_THREADS_MAX];
 	uint32_t left;
 	int result;
-	bool is_busy; /* of HOLD: some change over several shards is under way */
+	bool is_busy; /* in HOLD: a change over several shards is under way */
 	void (*next)(struct lpi_checking *checking);
-	/* Its own thread, as long as it takes: those of all would be missed by others. While LOOK,
-	 * what follows is that one's. */
+	/* A thread of its own for as long as the check takes, so other work keeps its helpers. In
+	 * LOOK the following fields belong to it. */
 	struct lp_workers *worker;
 	struct lp_work work;
-	uint64_t names_bytes; /* of its table of inodes */
+	uint64_t names_bytes; /* size of its table of inodes */
 	struct lp_view *views[LPI_SERVICE_SHARDS_MAX];
 	struct lp_fsck_events events;
 	struct lp_fsck_report report;
 	struct told told[TOLD_MAX];
 	uint32_t told_cnt;
-	/* Of the last one. */
+	/* Results of the last check. */
 	int error;
 	int64_t began_ns; /* of the day; 0: never */
 	int64_t ended_ns;
-	uint64_t paused_ns; /* how long changes waited for it */
+	uint64_t paused_ns; /* how long changes waited for the check */
 	uint64_t pause_began_ns;
 };
 
@@ -90,7 +90,7 @@ static int64_t day_ns(const struct lpi_checking *checking)
 /* --- On the threads ----------------------------------------------------------------------------
  */
 
-/* 1: changes over several shards are under way here. */
+/* 1: changes over several shards are under way on this thread. */
 static void hold_there(struct lpi_errand *errand)
 {
 	struct lpi_thread *thread = errand->thread;
@@ -149,7 +149,8 @@ static void go_on(struct lpi_shard *shard)
 	lp_ns_hold_shared(shard->ns, false);
 }
 
-/* All shards are at rest: one that goes on cannot have made anything that a view of another has. */
+/* All shards are at rest. So a shard that goes on cannot make changes that are in the view of
+ * another. */
 static void take_there(struct lpi_errand *errand)
 {
 	struct lpi_thread *thread = errand->thread;
@@ -254,7 +255,7 @@ static void clean(struct lpi_checking *checking, int error)
 /* --- Looking -----------------------------------------------------------------------------------
  */
 
-/* The worker's. */
+/* On the worker's thread. */
 static void found(struct lp_fsck_events *events, const struct lp_fsck_finding *finding)
 {
 	struct lpi_checking *checking = LP_CONTAINER_OF(events, struct lpi_checking, events);
@@ -275,7 +276,8 @@ static void look_run(struct lp_work *work)
 					  .events = &checking->events,
 					  .names_bytes_max = checking->names_bytes,
 					  .refs_groups_max = REFS_GROUPS};
-	(void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread; without it all the same */
+	(void)setpriority(PRIO_PROCESS, 0,
+			  NICE); /* for this thread; the check runs without it, too */
 	checking->error = lp_fsck_look(&look, &checking->report);
 }
 
@@ -400,8 +402,7 @@ void lpi_checking_stop(struct lpi_checking *checking, void (*stopped)(struct lp_
 		stop(checking);
 }
 
-/* --- What is shown -----------------------------------------------------------------------------
- */
+/* --- Report ----------------------------------------------------------------------------------- */
 
 static const char *state_of(const struct lpi_checking *checking)
 {
@@ -426,7 +427,7 @@ static void json_told(const struct told *told, struct lpi_text *text)
 
 void lpi_checking_json(const struct lpi_checking *checking, struct lpi_text *text)
 {
-	/* While it looks, findings and counts are the worker's. */
+	/* In LOOK, findings and counts belong to the worker. */
 	bool is_over = checking->state == IDLE;
 	const struct lp_fsck_report none = {.problems = 0};
 	const struct lp_fsck_report *report = is_over ? &checking->report : &none;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices are opened by their paths: the data device's from the command line, the others' from
- * there or, as long as nobody says otherwise, from where the data device's label saw them last. */
+/* Devices are opened by their paths. The data device's comes from the command line. The paths of
+ * the others come from there, too, or else from the label of the data device, which has the last
+ * ones. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,11 +11,11 @@
 #include "base/units.h"
 #include "daemon/service_impl.h"
 
-/* The kernel gives back what a killed process had in its rings a while after it is gone: a daemon
- * that is started again at once must not fail for it. */
+/* The kernel frees the resources of a killed process's rings only some time after its end. A daemon
+ * that is started again at once must not fail because of that. */
 #define BUSY_TRIES   40u
 #define BUSY_WAIT_US 50000u
-/* 256 MiB: more that waits saves few writes, and makes a start longer. */
+/* 256 MiB: a larger backlog saves few writes, and makes a start longer. */
 #define DEFERRED_MAX UINT64_C(65536)
 
 static const enum lp_option path_options[LP_ROLES] = {
@@ -30,7 +31,7 @@ static int open_device(struct lp_service *service, int device, const char *path,
 	int err = -EBUSY;
 	for (unsigned i = 0; i < BUSY_TRIES && err == -EBUSY; i++) {
 		if (i > 0)
-			(void)usleep(BUSY_WAIT_US); /* a shorter one only asks once more */
+			(void)usleep(BUSY_WAIT_US); /* a shorter pause only tries once more */
 		err = lp_bdev_open_uring(path, &options, &service->bdev[device]);
 	}
 	if (err < 0)
@@ -48,7 +49,7 @@ static int explain_label(const char *path, int err, const struct lp_label_why *l
 			  label_why->text[0] != '\0' ? label_why->text : lp_strerror(err));
 }
 
-/* The path of a db or wal device that the data device names; false: it names none. */
+/* The last path of a db or wal device by the data device's label; false: it has none. */
 static bool last_path(const struct lp_disk_label *label, int device, char *ret_path, size_t len)
 {
 	static const uint8_t none[LP_UUID_BYTES];
@@ -61,7 +62,7 @@ static bool last_path(const struct lp_disk_label *label, int device, char *ret_p
 	return true;
 }
 
-/* ret_path: where it is, for the label; "" if there is none, or no name for it. */
+/* ret_path: the device's path for the label; "" if there is no device, or it has no name. */
 static int open_companion(struct lp_service *service, const struct lp_disk_label *label, int device,
 			  char *ret_path, char *why)
 {
@@ -82,11 +83,12 @@ static int open_companion(struct lp_service *service, const struct lp_disk_label
 	if (err < 0)
 		return lpi_refuse(why, err, "%s", reason);
 	if (lp_devices_absolute_path(path, ret_path, sizeof(label->db_path)) < 0)
-		ret_path[0] = '\0'; /* told below */
+		ret_path[0] = '\0'; /* logged below */
 	return 0;
 }
 
-/* The next start, if nobody tells it more, looks where the label says. */
+/* The next start uses the path in the label, unless a path is given. Warns if the label has another
+ * path. */
 static void warn_if_forgotten(const struct lp_service *service, int device, const char *path)
 {
 	char last[sizeof(service->devices.label[0].db_path) + 1];
@@ -144,11 +146,11 @@ void lpi_service_close_devices(struct lp_service *service)
 	}
 }
 
-/* Of a shard's part three eighths are buffers that requests and deferred data pass through, one
- * is for cached data, which is in buffers, too, and four are the store's: index and nodes. A third
- * of the former may be filled by what is deferred. A store in memory has its data in its half. Half
- * an eighth of the buffers' is memory that is shared with clients, and as much goes to the mount,
- * if it gets its requests by io_uring. */
+/* Three eighths of a shard's part are buffers that requests and deferred data pass through. One
+ * eighth is for cached data, which is in buffers, too. Four are the store's, for index and nodes.
+ * Deferred data may fill a third of the first. A store in memory has its data in its half. Half an
+ * eighth of the buffers' part is memory that is shared with clients. As much goes to the mount, if
+ * its requests come by io_uring. */
 int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, bool has_ring,
 			      struct lpi_memory_plan *ret_plan, char *why)
 {

@@ -34,7 +34,7 @@ static void describe(const struct explain *explain, const struct lp_ns_found *fo
 	lpi_json_number(text, "blocks", found->attrs.blocks);
 	lpi_json_number(text, "version", found->attrs.version_nr);
 	lpi_json_number(text, "links", found->attrs.nlink);
-	/* What a shard has learned of the device the others learn as well. */
+	/* The figures that one shard has learned of the device the others learn as well. */
 	(void)lp_store_explain(explain->shard->store, LP_BLOCK_BYTES, writing, sizeof(writing));
 	lpi_json_string(text, "write_4k", writing);
 	(void)lp_store_explain(explain->shard->store, found->attrs.size_bytes, writing,

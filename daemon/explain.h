@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where one object is, and what the store would do with a write to it.
+/* Explain: where one object is, and how the store would handle a write to it.
  *
  * Threads: the shard's whose door was asked.
  * Blocking: none.
@@ -10,7 +10,7 @@
 
 #include "daemon/service_impl.h"
 
-/* Answers by lp_door_answer_admin(), in a later turn. admin->ino is what is asked about. */
+/* Explains the object admin->ino. Answers by lp_door_answer_admin(), in a later turn. */
 void lpi_explain(struct lpi_shard *shard, struct lp_admin *admin);
 
 #endif

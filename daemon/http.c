@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection is received from until its head is there, then the question is put to the
- * administration, then the answer is sent, then it is shut. A timer shuts the socket of one that
- * takes too long: what is in flight on it then ends by itself. */
+/* Each connection goes through these steps: it receives until the head is complete, asks the
+ * administration, sends the answer, and is shut down. A timer shuts down the socket of a connection
+ * that takes too long; the I/O in flight on it then ends by itself. */
 #include "daemon/http.h"
 
 #include <liburing.h>
@@ -18,7 +18,7 @@
 struct conn {
 	struct lpi_http *http;
 	int fd;      /* -1: free */
-	uint64_t nr; /* in the order in which they came */
+	uint64_t nr; /* in the order in which they were accepted */
 	struct lp_io io;
 	struct lp_timer timer;
 	bool is_asking;
@@ -39,7 +39,7 @@ struct lpi_http {
 static void end(struct conn *conn)
 {
 	lp_timer_stop(conn->http->service->reactor, &conn->timer);
-	(void)close(conn->fd); /* what was sent was sent */
+	(void)close(conn->fd); /* errors of sending are ignored */
 	lpi_text_fini(&conn->reply);
 	lpi_text_fini(&conn->question.answer);
 	conn->fd = -1;
@@ -48,7 +48,7 @@ static void end(struct conn *conn)
 static void too_late(struct lp_timer *timer)
 {
 	struct conn *conn = LP_CONTAINER_OF(timer, struct conn, timer);
-	(void)shutdown(conn->fd, SHUT_RDWR); /* it may be gone already */
+	(void)shutdown(conn->fd, SHUT_RDWR); /* it may be closed already */
 }
 
 /* --- The answer ------------------------------------------------------------------------------- */
@@ -148,7 +148,8 @@ static void receive(struct conn *conn)
 			   LPI_HTTP_HEAD_MAX - conn->received, 0);
 }
 
-/* The last free place is never held by who says nothing: of those the first one gives way. */
+/* Keeps the last place free of connections that have sent no request: the oldest of those is
+ * closed. */
 static void make_room(struct lpi_http *http)
 {
 	struct conn *oldest = NULL;

@@ -25,7 +25,7 @@ struct lpi_http;
 int lpi_http_new(struct lp_service *service, const char *address, struct lpi_http **ret_http,
 		 char *why) LP_MUST_CHECK;
 int lpi_http_start(struct lpi_http *http) LP_MUST_CHECK;
-/* All connections end; idle some turns later. */
+/* Ends all connections; idle some turns later. */
 void lpi_http_stop(struct lpi_http *http);
 bool lpi_http_is_idle(const struct lpi_http *http);
 /* Accepts NULL. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ends the connection of a mount when its daemon is gone (fuse/mount/guard.h).
  *
- *   lapis_mount_guard PID      PID has started it; the descriptor that ends it is standard input
+ *   lapis_mount_guard PID      PID has started it; the descriptor that ends the connection is
+ * standard input
  *
- * It waits for the end of the thread that has started it, and does nothing else. What ends the
- * daemon in an orderly way, and may be sent to all processes of a terminal or a service, is not for
- * it: the daemon ends it when the mount has gone. */
+ * It waits for the end of the thread that has started it, and does nothing else. It ignores signals
+ * that end the daemon in order, because those may be sent to all processes of a terminal or a
+ * service. The daemon ends it when the mount has gone. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ int main(int argc, char **argv)
 	if (pthread_sigmask(SIG_SETMASK, &gone, NULL) != 0 || chdir("/") < 0 ||
 	    prctl(PR_SET_PDEATHSIG, SIGUSR1) < 0)
 		return 1;
-	/* It may have gone before it could be told of. */
+	/* The parent may have ended before its end could be signalled. */
 	if (getppid() == (pid_t)strtol(argv[1], NULL, 10))
 		(void)sigwait(&gone, &got);
 	return write(STDIN_FILENO, "1", 1) == 1 ? 0 : 1;

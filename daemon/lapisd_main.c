@@ -2,9 +2,9 @@
 /* The program lapisd: from its arguments to its exit status.
  *
  * Signals are blocked and read from a descriptor by the control thread's ring. A first SIGTERM or
- * SIGINT stops in order, a second at once: what was acknowledged is in the log either way. SIGHUP
- * reads the arguments and the configuration once more; before the daemon serves it waits until
- * then. */
+ * SIGINT stops in order, a second one at once. Acknowledged changes are in the log either way.
+ * SIGHUP reads the arguments and the configuration once more. If it comes before the daemon serves,
+ * it takes effect then. */
 #include <fcntl.h>
 #include <grp.h>
 #include <liburing.h>
@@ -34,14 +34,14 @@ struct program {
 	struct lp_service *service;
 	const char *notify_path;
 	char name[64];
-	uint32_t uid; /* to become; UINT32_MAX: to stay */
+	uint32_t uid; /* to change to; UINT32_MAX: no change */
 	uint32_t gid;
 	int signal_fd;
 	struct signalfd_siginfo signal;
 	struct lp_io signal_io;
 	struct lp_io cancel_io;
 	bool is_ended;
-	bool wants_reload; /* asked for before it served */
+	bool wants_reload; /* a reload was requested before it served */
 	int argc;
 	char **argv;
 };
@@ -72,7 +72,7 @@ static int print_help(void)
 
 static void read_signal(struct program *program);
 
-/* What it was called with, and the files that this names as they are now. */
+/* Reads the arguments again, and the files that they name as they are now. */
 static void reload_config(struct program *program)
 {
 	static struct lp_config wanted; /* the control thread's */
@@ -133,7 +133,7 @@ static void read_signal(struct program *program)
 
 static void cancelled(struct lp_io *io)
 {
-	(void)io; /* the read's own completion says what became of it */
+	(void)io; /* the read's own completion has its result */
 }
 
 static int watch_signals(struct program *program)
@@ -143,7 +143,7 @@ static int watch_signals(struct program *program)
 	(void)sigaddset(&set, SIGTERM);
 	(void)sigaddset(&set, SIGINT);
 	(void)sigaddset(&set, SIGHUP);
-	/* nohup(1) has it ignored, and then it would not come. */
+	/* nohup(1) has SIGHUP ignored; then it would never arrive. */
 	if (signal(SIGHUP, SIG_DFL) == SIG_ERR || signal(SIGPIPE, SIG_IGN) == SIG_ERR ||
 	    pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
 		return -errno;
@@ -162,13 +162,13 @@ static void unwatch_signals(struct program *program)
 	(void)close(program->signal_fd); /* it was only read */
 }
 
-/* --- What the world is told ------------------------------------------------------------------- */
+/* --- Notifications ---------------------------------------------------------------------------- */
 
 static void is_ready(void *arg)
 {
 	struct program *program = arg;
 	(void)printf("lapisd: ready\n");
-	(void)fflush(stdout); /* who does not listen misses it */
+	(void)fflush(stdout); /* it is lost if there is no reader */
 	(void)lpi_notify(program->notify_path, "READY=1");
 	if (program->wants_reload)
 		reload_config(program);
@@ -233,23 +233,24 @@ static int parse(struct program *program, int argc, char **argv, struct lp_confi
 	return err < 0 ? lpi_refuse(why, err, "user: %.300s", reason) : 0;
 }
 
-/* Where the kernel wants memory it may write to what is mounted here, or lies on a device of ours,
- * and wait for that: we must not wait for it in turn. Inherited by all threads. Whoever may not say
- * so (CAP_SYS_RESOURCE) lives with that, as does anybody on an older kernel. */
+/* When the kernel needs memory, it may write to a file system that is mounted here, or that lies on
+ * a device of ours, and wait for the write. The daemon must not wait for that in turn. All threads
+ * inherit the flag. Without CAP_SYS_RESOURCE, or on an older kernel, the flag cannot be set, and
+ * the daemon runs without it. */
 static void be_io_flusher(void)
 {
 	(void)prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 }
 
-/* Each connection and each file of a store in files takes one; the usual soft limit is for those
- * who cannot bear larger numbers (select). */
+/* Each connection and each file of a store in files takes a descriptor. The usual soft limit exists
+ * for programs that cannot handle larger numbers (select). */
 static void take_all_files(void)
 {
 	struct rlimit limit;
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return;
 	limit.rlim_cur = limit.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &limit); /* then there are fewer */
+	(void)setrlimit(RLIMIT_NOFILE, &limit); /* if it fails there are fewer files */
 }
 
 static int open_log(const struct program *program, char *why)
@@ -295,7 +296,7 @@ static int run(struct program *program, char *why)
 	unwatch_signals(program);
 	lp_service_close(program->service);
 	if (pidfile != NULL)
-		(void)unlink(pidfile); /* another user may not, and then it names nobody */
+		(void)unlink(pidfile); /* another user may not: it names no process then */
 	return err;
 }
 
@@ -317,7 +318,7 @@ int main(int argc, char **argv)
 		(void)puts(program.name);
 		return EXIT_SUCCESS;
 	}
-	/* The environment is read while there is one thread. */
+	/* The environment is read while there is only one thread. */
 	const char *journal = getenv("JOURNAL_STREAM"); /* NOLINT(concurrency-mt-unsafe) */
 	lp_log_init(lp_clock_system(), STDERR_FILENO, journal);
 	lp_log_set_level((enum lp_log_level)lp_config_number(&program.config, LP_OPT_LOG_LEVEL));

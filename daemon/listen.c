@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between looking whether a socket is dead and removing it another daemon could make its own
- * there; so all that happens under the lock. The lock's file is removed by its holder only, and who
- * takes a lock looks whether it is still on the file that has the name.
+/* Between the check that a socket is dead and its removal another daemon could make its own socket
+ * there. So both are done under the lock. Only the holder of the lock removes the lock's file. A
+ * daemon that takes the lock checks whether it is still on the file with that name.
  *
- * One accept is in flight at a time, and what waits when it completes is taken with it. When the
- * process is out of descriptors it is tried again a little later: the client waits in the backlog.
+ * One accept is in flight at a time. When it completes, all waiting connections are taken with it.
+ * When the process has no descriptor left, the accept is tried again after RETRY_NS; the client
+ * waits in the backlog.
  */
 #include "daemon/listen.h"
 
@@ -26,11 +27,11 @@
 #include "base/units.h"
 
 #define BACKLOG        1024
-#define SEND_BYTES     (1 << 20) /* as much as one send of a door has, LPI_SEND_BYTES */
+#define SEND_BYTES     (1 << 20) /* as much as one send of a door, LPI_SEND_BYTES */
 #define ACCEPTS_MAX    64u       /* in one turn, of one listener */
 #define RETRY_NS       (100 * LP_NS_PER_MS)
 #define LOCK_TRIES_MAX 16u
-/* The kernel gives back the port, or socket, of a killed process a while after it is gone. */
+/* The kernel frees the port, or socket, of a killed process only some time after its end. */
 #define BUSY_TRIES   20u
 #define BUSY_WAIT_US 50000u
 #define GROUPS_MAX   1024u
@@ -59,7 +60,7 @@ static int parse_unix(const char *path, struct lp_address *address, char *why)
 	size_t len = strlen(path);
 	if (len == 0)
 		return lpi_refuse(why, -EINVAL, "unix: needs a path: unix:PATH");
-	/* Its lock has a longer name. */
+	/* The name of its lock is longer. */
 	if (len >= sizeof(address->un.sun_path))
 		return lpi_refuse(why, -EINVAL, "unix:%.100s...: longer than %zu bytes", path,
 				  sizeof(address->un.sun_path) - 1);
@@ -151,7 +152,7 @@ static void name_address(const struct lp_address *address, char *buf, size_t len
 	}
 }
 
-/* --- Who may ---------------------------------------------------------------------------------- */
+/* --- Access ----------------------------------------------------------------------------------- */
 
 static bool is_among(uint32_t id, const uint32_t *ids, uint32_t cnt)
 {
@@ -199,7 +200,7 @@ static bool allows(const struct lp_listener *listener, int fd, const struct ucre
 	uint32_t groups[GROUPS_MAX + 1];
 	socklen_t len = GROUPS_MAX * sizeof(groups[0]);
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) < 0)
-		len = 0; /* in more than any system has: the first group counts */
+		len = 0; /* in more groups than any system allows: the first one counts */
 	uint32_t cnt = (uint32_t)(len / sizeof(groups[0]));
 	groups[cnt++] = peer->gid;
 	return lp_access_allows(&listener->options.access, peer->uid, groups, cnt);
@@ -230,7 +231,7 @@ static int make_directory(struct lp_listener *listener, char *why)
 			  lp_strerror(err));
 }
 
-/* 1: the lock is on a file that has lost its name. */
+/* 1: the lock is on a file that has lost its name, and must be taken again. */
 static int try_lock(struct lp_listener *listener)
 {
 	struct stat held;
@@ -269,7 +270,7 @@ static int lock(struct lp_listener *listener, char *why)
 			  lp_strerror(r));
 }
 
-/* Whether somebody who knows no lock listens there. */
+/* Whether a process without a lock listens there. */
 static bool is_alive(const struct lp_address *address)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -294,7 +295,7 @@ static int clear_path(struct lp_listener *listener, char *why)
 				  listener->name);
 	bool is_in_use = is_alive(&listener->options.address);
 	for (unsigned i = 1; i < BUSY_TRIES && is_in_use; i++) {
-		(void)usleep(BUSY_WAIT_US); /* a shorter one only asks once more */
+		(void)usleep(BUSY_WAIT_US); /* a shorter pause only checks once more */
 		is_in_use = is_alive(&listener->options.address);
 	}
 	if (is_in_use)
@@ -313,7 +314,7 @@ static int bind_unix(struct lp_listener *listener)
 {
 	const struct lp_address *address = &listener->options.address;
 	const char *path = address->un.sun_path;
-	/* Nobody may connect before it has its owner and mode. */
+	/* No user may connect before the socket has its owner and mode. */
 	mode_t mask = umask(0777);
 	int err = bind(listener->fd, &address->any, address->len) < 0 ? -errno : 0;
 	(void)umask(mask); /* never fails */
@@ -336,12 +337,12 @@ static int bind_tcp(struct lp_listener *listener)
 		return -errno;
 	for (unsigned i = 0; i < BUSY_TRIES && err == -EADDRINUSE; i++) {
 		if (i > 0)
-			(void)usleep(BUSY_WAIT_US); /* a shorter one only asks once more */
+			(void)usleep(BUSY_WAIT_US); /* a shorter pause only tries once more */
 		err = bind(listener->fd, &address->any, address->len) < 0 ? -errno : 0;
 	}
 	if (err < 0)
 		return err;
-	/* Two that are bound to one port are only told apart by this. */
+	/* Only listen() fails if two sockets are bound to one port. */
 	if (listen(listener->fd, BACKLOG) < 0 ||
 	    getsockname(listener->fd, &address->any, &address->len) < 0)
 		return -errno;
@@ -349,16 +350,16 @@ static int bind_tcp(struct lp_listener *listener)
 	return 0;
 }
 
-/* Of TCP what listens must have it, for a connection's window is agreed on before it is accepted;
- * of a unix socket the connection itself. */
+/* For TCP the listening socket needs the buffers, because the window of a connection is agreed on
+ * before it is accepted. For a unix socket the connection needs them. */
 static int set_buffers(const struct lp_listener *listener, int fd)
 {
 	const int bytes = (int)listener->options.buffer_bytes;
 	const int send_bytes = SEND_BYTES;
 	if (bytes == 0) {
-		/* Else a send by a unix socket is cut into pieces of 208 KiB, each of which waits
-		 * until three quarters of the one before have been read. TCP finds its own measure.
-		 * A host that allows less gives what it allows. */
+		/* Otherwise a send by a unix socket is cut into pieces of 208 KiB, and each waits
+		 * until three quarters of the one before have been read. TCP finds its own size.
+		 * The host may allow less. */
 		if (lp_listener_is_unix(listener))
 			(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes,
 					 sizeof(send_bytes));
@@ -421,7 +422,7 @@ static void remove_socket(const struct lp_listener *listener)
 	const char *path = listener->options.address.un.sun_path;
 	if (listener->made.st_ino != 0 && lstat(path, &there) == 0 &&
 	    there.st_ino == listener->made.st_ino && there.st_dev == listener->made.st_dev)
-		(void)unlink(path);        /* what stays is replaced by the next daemon */
+		(void)unlink(path);        /* the next daemon replaces a file that stays */
 	(void)unlink(listener->lock_path); /* the same */
 }
 
@@ -458,13 +459,13 @@ static void name_peer(const struct lp_listener *listener, int fd, struct lp_peer
 	(void)snprintf(peer->address, sizeof(peer->address), "%.63s", name);
 }
 
-/* Whom it counts for. By TCP nobody is known but by his address. */
+/* The user that the connection counts for. By TCP only the peer's address is known. */
 static struct lp_who whom(bool is_unix, int fd, const struct ucred *cred)
 {
 	struct lp_address address = {.len = sizeof(address.in6)};
 	if (is_unix)
 		return lp_who_user(cred->uid, cred->uid == 0 || cred->uid == geteuid());
-	/* One that has gone again already: it counts for no address. */
+	/* The peer has gone again already, so the connection counts for no address. */
 	if (getpeername(fd, &address.any, &address.len) < 0)
 		address.any.sa_family = AF_UNSPEC;
 	return lp_who_address(&address.any);
@@ -507,8 +508,9 @@ static void take(struct lp_listener *listener, int fd)
 	listener->accepted(listener->arg, fd, &peer);
 }
 
-/* Others that wait, at once: else somebody who connects again and again fills the queue in which
- * all wait. Nobody else accepts, and who has gone meanwhile stays in the queue: it never blocks. */
+/* Takes all other waiting connections at once. Otherwise a client that connects again and again
+ * would fill the backlog, in which all clients wait. This never blocks: nothing else accepts from
+ * the backlog, and a client that has gone stays in it. */
 static void take_waiting(struct lp_listener *listener)
 {
 	for (unsigned i = 0; i < ACCEPTS_MAX && !listener->is_stopping; i++) {
@@ -517,7 +519,7 @@ static void take_waiting(struct lp_listener *listener)
 			return;
 		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
-			return; /* the next one says why */
+			return; /* the next accept reports the reason */
 		take(listener, fd);
 	}
 }
@@ -553,7 +555,7 @@ static void retry_now(struct lp_timer *timer)
 
 static void cancel_done(struct lp_io *io)
 {
-	(void)io; /* the accept's own completion says what became of it */
+	(void)io; /* the accept's own completion has its result */
 }
 
 int lp_listener_start(struct lp_listener *listener, struct lp_reactor *reactor,
@@ -605,7 +607,7 @@ bool lp_listener_lets_others_in(const struct lp_listener *listener)
 	struct stat st;
 	if (!lp_listener_is_unix(listener))
 		return true;
-	/* Its directory may have given it another group. */
+	/* The directory may have given the socket another group. */
 	if (stat(listener->options.address.un.sun_path, &st) < 0)
 		return true;
 	return lp_access_is_for_others(&listener->options.access, st.st_mode, st.st_uid, st.st_gid);

@@ -40,8 +40,8 @@ struct lp_address {
 /* "unix:PATH", "tcp:HOST:PORT" with a numeric host, [in brackets] if it is IPv6, or localhost. */
 int lp_address_parse(const char *text, struct lp_address *ret_address, char *why) LP_MUST_CHECK;
 
-/* Who may use a unix socket. Nobody in it: all whom the socket's mode lets. Root and the daemon's
- * own user always may. */
+/* The users and groups that may use a unix socket. If it is empty, the socket's mode alone decides.
+ * Root and the daemon's own user always may. */
 struct lp_access {
 	uint32_t uids[LP_ACCESS_MAX];
 	uint32_t gids[LP_ACCESS_MAX];
@@ -49,12 +49,12 @@ struct lp_access {
 	uint32_t gid_cnt;
 };
 
-/* groups: all that the peer is in. */
+/* groups: all groups of the peer. */
 bool lp_access_allows(const struct lp_access *access, uint32_t uid, const uint32_t *groups,
 		      uint32_t group_cnt);
 
-/* Whether it lets others in than root and those who are in root's group, through a socket that is
- * of this mode and theirs. Where there are lists these are believed. */
+/* Whether users other than root and the members of root's group may connect, by a socket of this
+ * mode, owner and group. If there are lists, they decide. */
 bool lp_access_is_for_others(const struct lp_access *access, mode_t mode, uid_t uid, gid_t gid);
 
 struct lp_listener;
@@ -62,33 +62,34 @@ struct lp_listener;
 struct lp_listener_options {
 	struct lp_address address;
 	mode_t mode; /* of a unix socket */
-	uid_t uid;   /* whose the socket and its directory shall be; (uid_t)-1: as they are made */
+	uid_t uid;   /* owner of the socket and its directory; (uid_t)-1: the process's */
 	gid_t gid;
 	struct lp_access access;
-	uint32_t buffer_bytes; /* of a connection's socket, each way; 0: as suits its kind */
+	uint32_t buffer_bytes; /* of a connection's socket, each way; 0: the default of its kind */
 	bool waits_for_acks;   /* TCP without TCP_NODELAY */
 };
 
-/* Bound, but nobody is answered yet. */
+/* Bound, but connections are not accepted yet. */
 int lp_listener_open(const struct lp_listener_options *options, struct lp_listener **ret_listener,
 		     char *why) LP_MUST_CHECK;
-/* "unix:/run/lapis/lapis.sock", "tcp:127.0.0.1:7000", with the port it got. */
+/* "unix:/run/lapis/lapis.sock", or "tcp:127.0.0.1:7000" with the port that it got. */
 const char *lp_listener_name(const struct lp_listener *listener);
 bool lp_listener_is_unix(const struct lp_listener *listener);
-/* The same of one that is open; by TCP anybody may come. */
+/* The same for an open listener; by TCP any user may connect. */
 bool lp_listener_lets_others_in(const struct lp_listener *listener);
 
-/* accepted() is given each connected socket; one that may not connect is closed before. */
+/* Calls accepted() with each connected socket. A peer that may not connect is disconnected before.
+ */
 int lp_listener_start(struct lp_listener *listener, struct lp_reactor *reactor,
 		      void (*accepted)(void *arg, int fd, const struct lp_peer *peer),
 		      void *arg) LP_MUST_CHECK;
-/* Accepts no more. It may be closed once lp_listener_is_idle(), some turns later. */
+/* Stops accepting. The listener may be closed once lp_listener_is_idle(), some turns later. */
 void lp_listener_stop(struct lp_listener *listener);
 bool lp_listener_is_idle(const struct lp_listener *listener);
 /* Accepts NULL. Removes a unix socket. */
 void lp_listener_close(struct lp_listener *listener);
 
-/* How many were closed since they were not allowed. */
+/* Number of connections closed because the peer was not allowed. */
 uint64_t lp_listener_refused(const struct lp_listener *listener);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal (promise P8): addresses of other machines are refused; a socket has its mode; a dead
- * daemon's is replaced, a living one's and what is no socket are not; who may use it is decided as
- * the lists say; what is opened leaves nothing behind. Method: tables of addresses; sockets in a
- * directory of the test's own. */
+/* Goal (promise P8): addresses of other machines are refused; a socket has its mode; the socket of
+ * a dead daemon is replaced, but not that of a living one, and no other file; the lists decide
+ * which users may connect; a closed listener leaves no files behind. Method: tables of addresses;
+ * sockets in a directory of the test's own. */
 #include "base/testing/test.h"
 
 #include <netinet/tcp.h>
@@ -103,7 +103,7 @@ static void rig_start(struct rig *rig)
 	rig->options.gid = (gid_t)-1;
 }
 
-/* Nothing is left but the directories. */
+/* Only the directories are left. */
 static void rig_stop(struct rig *rig)
 {
 	char run[64];
@@ -128,7 +128,7 @@ static void test_socket(void **state)
 	lp_test_err(-EADDRINUSE, lp_listener_open(&rig.options, &second, why));
 	assert_null(second);
 	assert_non_null(strstr(why, "another daemon listens there"));
-	/* The refused one has taken nothing away. */
+	/* The refused listener has removed nothing. */
 	assert_int_equal(0, stat(rig.path, &made));
 	lp_listener_close(listener);
 	rig_stop(&rig);
@@ -158,22 +158,22 @@ static void test_stale(void **state)
 	rig_start(&rig);
 	lp_test_ok(lp_listener_open(&rig.options, &listener, why));
 	lp_listener_close(listener);
-	/* One whose owner is gone. */
+	/* A socket whose owner has ended. */
 	assert_int_equal(0, close(bind_there(&rig)));
 	lp_test_ok(lp_listener_open(&rig.options, &listener, why));
 	lp_listener_close(listener);
-	/* One that somebody listens on who knows nothing of locks. */
+	/* A socket of a process that does not use the lock. */
 	int fd = bind_there(&rig);
 	assert_int_equal(0, listen(fd, 1));
 	lp_test_err(-EADDRINUSE, lp_listener_open(&rig.options, &listener, why));
 	assert_non_null(strstr(why, "another program listens there"));
-	/* One that was killed: its io_uring lets go of the socket a moment later. */
+	/* A killed daemon: its io_uring frees the socket only some time later. */
 	pthread_t closer;
 	assert_int_equal(0, pthread_create(&closer, NULL, close_later, &fd));
 	lp_test_ok(lp_listener_open(&rig.options, &listener, why));
 	assert_int_equal(0, pthread_join(closer, NULL));
 	lp_listener_close(listener);
-	/* Something else altogether stays where it is. */
+	/* A file of another kind stays where it is. */
 	FILE *file = fopen(rig.path, "w");
 	assert_non_null(file);
 	assert_int_equal(0, fclose(file));
@@ -198,7 +198,7 @@ static void test_tcp(void **state)
 	lp_listener_close(listener);
 }
 
-/* What a connection's socket says of itself once it is accepted. */
+/* Options of a connection's socket once it is accepted. */
 struct accepted {
 	bool has_come;
 	int nodelay;
@@ -253,7 +253,7 @@ static struct accepted accept_one(const struct lp_listener_options *options)
 	return accepted;
 }
 
-/* tcp-nodelay and socket-buffer. The kernel doubles a size, for what it keeps beside the bytes. */
+/* tcp-nodelay and socket-buffer. The kernel doubles a size, for its own data beside the bytes. */
 static void test_sockets(void **state)
 {
 	(void)state;

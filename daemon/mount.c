@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step that blocks is a work, one on the threads a phase; each begins when the former has ended.
- * Whatever fails, the way out is the same: unmount, stop, close.
+/* A blocking step is a work; a step on the threads is a phase. Each begins when the former has
+ * ended. After any failure the same steps follow: unmount, stop, close.
  *
- * What asks the kernel for something that the kernel asks the mount for has a thread of its own:
- * the mount may need a helper to answer, and if all of them waited here none would come. The
- * session is opened by a helper, though, for its guard waits for the end of the thread that has
- * started it: who waits for us in the kernel does not end when we are killed (fuse/mount/guard.h).
+ * A call to the kernel that makes the kernel ask the mount has a thread of its own. The mount may
+ * need a helper to answer, and if all helpers waited in such calls none would be free. The session,
+ * however, is opened by a helper, because its guard waits for the end of the thread that started
+ * it. A thread that waits in the kernel for the mount does not end when the daemon is killed
+ * (fuse/mount/guard.h).
  */
 #include "daemon/mount.h"
 
@@ -17,7 +18,7 @@
 #include "daemon/service_impl.h"
 #include "fuse/ring.h"
 
-/* Some of them may wait for pages that are being read while others have something to do. */
+/* Several, because some may wait for pages that are being read while others have work. */
 #define DROPPERS 8u
 
 static void run_work(struct lp_service *service, struct lp_workers *workers,
@@ -35,13 +36,13 @@ static struct lpi_mount *mount_of(struct lp_work *work)
 
 /* --- On the threads --------------------------------------------------------------------------- */
 
-/* A service without sockets has nothing to do any more. */
+/* A service without sockets has no purpose without its mount. */
 static void mount_gone(struct lp_reactor *to, struct lp_msg *msg)
 {
 	struct lp_service *service = LP_CONTAINER_OF(msg, struct lpi_mount, gone)->service;
 	(void)to;
 	if (service->mount.is_starting)
-		return; /* who starts it will see that */
+		return; /* the start will notice */
 	if (service->mount.session == NULL || service->stop_wanted)
 		return; /* it is being stopped anyway */
 	const char *what = lp_fuse_ring_is_broken(lp_fuse_session_ring(service->mount.session))
@@ -58,7 +59,7 @@ static void mount_gone(struct lp_reactor *to, struct lp_msg *msg)
 static void channel_gone(void *arg)
 {
 	struct lpi_mount *mount = arg;
-	/* The threads are told one after the other. */
+	/* The threads report this one after the other. */
 	if (atomic_exchange(&mount->is_gone, true))
 		return;
 	mount->gone.deliver = mount_gone;
@@ -131,7 +132,7 @@ static void free_channel(struct lpi_errand *errand)
 
 static void begin(struct lp_service *service);
 
-/* There is no mount, or none any more. */
+/* There is no mount, or it has ended. */
 static void over(struct lp_service *service)
 {
 	struct lpi_mount *mount = &service->mount;
@@ -208,7 +209,7 @@ bool lpi_mount_wants_ring(const struct lp_config *config)
 	return lp_config_text(config, LP_OPT_MOUNT) != NULL &&
 	       lp_fuse_options_want_ring(lp_config_text(config, LP_OPT_MOUNT_OPTIONS)) &&
 	       lp_fuse_ring_is_on() &&
-	       /* Each thread has a queue, or more. */
+	       /* Each thread has at least one queue. */
 	       lp_config_number(config, LP_OPT_THREADS) <= lp_fuse_ring_queues();
 }
 
@@ -219,7 +220,7 @@ static void fail(struct lp_service *service, int err, const char *what)
 	end(service);
 }
 
-/* Once more, without io_uring. */
+/* Makes the mount once more, without io_uring. */
 static void try_again(struct lp_service *service)
 {
 	struct lpi_mount *mount = &service->mount;

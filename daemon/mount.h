@@ -28,7 +28,7 @@ struct lpi_errand;
 
 static_assert(LP_FUSE_WHY_MAX <= LP_WHY_MAX, "a sentence of the mount is one of ours");
 
-/* Zeroed: there is none. */
+/* Zeroed: there is no mount. */
 struct lpi_mount {
 	struct lp_service *service;
 	struct lp_work work;
@@ -36,27 +36,27 @@ struct lpi_mount {
 	struct lp_workers *waiter;                              /* one thread: the mount's own */
 	struct lp_workers *notifier;                            /* one thread */
 	struct lp_workers *launderer;                           /* one thread */
-	struct lp_workers *dropper;                             /* some threads */
+	struct lp_workers *dropper;                             /* several threads */
 	struct lp_fuse_channel *channels[LP_FUSE_CHANNELS_MAX]; /* by thread */
 	void (*next)(struct lp_service *service, int result);
 	int result;
-	const char *no_ring; /* why there is to be no FUSE over io_uring; NULL: there may */
-	bool is_again;       /* when it has stopped it is made once more */
+	const char *no_ring; /* the reason against FUSE over io_uring; NULL: it is allowed */
+	bool is_again;       /* the mount is made again when it has stopped */
 	bool is_starting;
-	bool is_dead; /* when it was to be unmounted its connection had ended already */
+	bool is_dead; /* its connection had ended before it was to be unmounted */
 	char why[LP_WHY_MAX];
-	struct lp_msg gone;   /* to the control thread */
-	_Atomic bool is_gone; /* any thread's: it is being unmounted, or was by somebody else */
+	struct lp_msg gone; /* to the control thread */
+	_Atomic bool
+		is_gone; /* any thread's: it is being unmounted, by the daemon or another process */
 };
 
-/* Whether the mount there is to be may be served by io_uring, which wants rings that are made for
- * that. */
+/* Whether the mount may be served by io_uring, which needs rings that are made for it. */
 bool lpi_mount_wants_ring(const struct lp_config *config);
-/* Does all of it, or nothing; next() gets 0 or why not, with the words in the service's why. At
- * once if the configuration has no mount. */
+/* Makes the whole mount, or none of it. next() gets 0 or the error, with a sentence in the
+ * service's why. It is called at once if the configuration has no mount. */
 void lpi_mount_start(struct lp_service *service,
 		     void (*next)(struct lp_service *service, int result));
-/* Also when none was made. */
+/* Also if there is no mount. */
 void lpi_mount_stop(struct lp_service *service,
 		    void (*next)(struct lp_service *service, int result));
 

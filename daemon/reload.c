@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One walk over the table of options. A question may be answered before lpi_gather_ask() returns,
- * or in a later turn: so the walk is a loop that stops while a question is under way, and whoever
- * gets its answer goes on with it. */
+ * or in a later turn. So the walk is a loop that stops while a question is under way. The answer's
+ * callback goes on with it. */
 #include "daemon/reload.h"
 
 #include <stdio.h>
@@ -18,8 +18,8 @@ struct lpi_reload {
 	int option; /* the next one to look at */
 	bool is_busy;
 	bool is_asked;       /* a question is under way */
-	bool is_walking;     /* further up on the stack */
-	unsigned change_cnt; /* of options */
+	bool is_walking;     /* the walk is further up on the stack */
+	unsigned change_cnt; /* options changed so far */
 	unsigned refuse_cnt;
 	unsigned later_cnt;
 	struct lpi_question question;
@@ -70,7 +70,7 @@ static void answered(struct lpi_question *question)
 	go_on(reload);
 }
 
-/* As `lapis config set` asks it. */
+/* Sets an option as `lapis config set` does. */
 static void set_option(struct lpi_reload *reload, enum lp_option option)
 {
 	struct lpi_question *question = &reload->question;

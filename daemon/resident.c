@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two periods are looked at, not a list of all seconds: what was used at the end of one has then
- * rested for one whole period at least when it goes, and for two at most.
+/* Two periods are watched, not each second. So memory is unused for at least one whole period
+ * before it goes, and for two at most.
  *
- * Memory goes back only after it is no longer registered: a page that the kernel has pinned is
- * written by the device when the process has long got another one in its place. Buffers beyond what
- * stays are free, so no I/O with them is under way. */
+ * Memory goes back only after it is unregistered. Otherwise the device would write to the page that
+ * the kernel has pinned while the process already has another page in its place. Buffers beyond the
+ * remaining memory are free, so no I/O with them is under way. */
 #include "daemon/resident.h"
 
 #include "base/memory/huge.h"
@@ -47,7 +47,7 @@ static void register_them(struct lpi_resident *resident, uint64_t bytes)
 	if (!shrinks && resident->refused_bytes > 0 && bytes >= resident->refused_bytes)
 		return;
 	int err = lp_reactor_buffer_resize(resident->reactor, region, bytes);
-	/* At the limit of locked memory: more than this is not tried again. */
+	/* This is the limit of locked memory: more than this is not tried again. */
 	if (err < 0 && !shrinks)
 		resident->refused_bytes = bytes;
 	resident->registered_bytes = bytes;

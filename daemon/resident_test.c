@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a thread's buffers are registered as far as they have been used, and no farther; what has
- * rested for a period, and no less, is neither registered nor resident any more; a thread is at
- * rest when nothing has ended and nothing was under way for so long. Method: a simulated clock, no
+/* Goal: a thread's buffers are registered up to the highest used one, and no farther. Memory that
+ * was unused for a period, and no less, is neither registered nor resident any more. A thread is at
+ * rest when for a period no request has ended and none was under way. Method: a simulated clock, no
  * ring, real memory whose pages are counted. */
 #include "base/testing/test.h"
 
@@ -44,7 +44,7 @@ static void rig_free(struct rig *rig)
 {
 	struct lp_account_sum sum;
 	lpi_resident_fini(rig->resident);
-	lpi_resident_fini(rig->resident); /* nothing any more */
+	lpi_resident_fini(rig->resident); /* nothing is registered any more */
 	assert_false(lp_account_find_sum("buffers", &sum));
 	free(rig->resident);
 	lp_bufs_free(rig->bufs);
@@ -59,7 +59,7 @@ static bool look_after(struct rig *rig, uint64_t ns)
 	return lpi_resident_look(rig->resident, &rig->look);
 }
 
-/* So much is used, and given back. */
+/* Uses so many MiB, and gives them back. */
 static void use(struct rig *rig, uint32_t mib)
 {
 	for (uint32_t i = 0; i < mib; i++) {
@@ -114,7 +114,7 @@ static void test_registered_as_used(void **state)
 	assert_true(lp_account_find_sum("buffers registered", &sum));
 	assert_int_equal(sum.bytes, REGION);
 	rig_free(rig);
-	/* Where nobody does I/O by the ring. */
+	/* Where I/O bypasses the ring. */
 	rig = rig_new(false);
 	use(rig, 64);
 	(void)look_after(rig, LP_NS_PER_S);
@@ -127,7 +127,7 @@ static void test_given_back_after_rest(void **state)
 	(void)state;
 	struct rig *rig = rig_new(true);
 	use(rig, 32);
-	/* As long as it is used now and then nothing goes, however little that is in between. */
+	/* Memory that is used at intervals stays, however little is used in between. */
 	for (uint32_t i = 0; i < 60; i++) {
 		use(rig, i % 9 == 0 ? 32 : 1);
 		(void)look_after(rig, LP_NS_PER_S);
@@ -147,7 +147,7 @@ static void test_given_back_after_rest(void **state)
 	}
 	assert_int_equal(registered_mib(rig), 4);
 	assert_int_equal(resident_mib(rig), 4);
-	/* What is out stays, wherever it is. */
+	/* Buffers that are out stay, at any address. */
 	for (uint32_t i = 0; i < 12; i++)
 		rig->out[i] = lp_buf_new(rig->bufs, LP_BUF_LARGE);
 	memset(rig->out[11]->data, 77, LP_BUF_LARGE);
@@ -174,7 +174,7 @@ static void test_never(void **state)
 	for (uint32_t i = 0; i < 100; i++)
 		assert_false(look_after(rig, 10 * LP_NS_PER_S));
 	assert_int_equal(registered_mib(rig), 32);
-	/* But not beyond what the process may have. */
+	/* But no more than the process may have. */
 	rig->look.is_short = true;
 	for (uint32_t i = 0; i < 3; i++)
 		(void)look_after(rig, LPI_RESIDENT_SHORT_NS);
@@ -195,7 +195,7 @@ static void test_at_rest(void **state)
 	for (uint32_t i = 1; i < 10; i++)
 		assert_false(look_after(rig, LP_NS_PER_S));
 	assert_true(look_after(rig, LP_NS_PER_S));
-	/* One that takes long is no rest. */
+	/* A thread with a long request is not at rest. */
 	rig->look.under_way = 1;
 	for (uint32_t i = 0; i < 30; i++)
 		assert_false(look_after(rig, LP_NS_PER_S));

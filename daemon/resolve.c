@@ -6,7 +6,7 @@
 
 #include "base/units.h"
 
-/* Of one user or group with all that belong to it. */
+/* For the entry of one user or group, with all its members. */
 #define ENTRY_BYTES 65536u
 
 int lpi_resolve_user(const char *name, uint32_t *ret_uid, uint32_t *ret_gid, char *why)
@@ -15,10 +15,10 @@ int lpi_resolve_user(const char *name, uint32_t *ret_uid, uint32_t *ret_gid, cha
 	struct passwd user;
 	struct passwd *found = NULL;
 	uint64_t number = 0;
-	(void)getpwnam_r(name, &user, entry, sizeof(entry), &found); /* found says it */
+	(void)getpwnam_r(name, &user, entry, sizeof(entry), &found); /* found has the result */
 	bool is_number = found == NULL && lp_parse_number(name, 0, UINT32_MAX - 1, &number) == 0;
 	if (is_number)
-		/* There need be none of that number. */
+		/* A user with that number need not exist. */
 		(void)getpwuid_r((uid_t)number, &user, entry, sizeof(entry), &found);
 	if (found == NULL && !is_number)
 		return lpi_refuse(why, -EINVAL, "%.100s: there is no such user", name);

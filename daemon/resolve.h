@@ -14,7 +14,7 @@
 /* allow-uids and allow-gids. */
 int lpi_resolve_access(const struct lp_config *config, struct lp_access *ret_access,
 		       char *why) LP_MUST_CHECK;
-/* A user, and the group that is his first. */
+/* A user's number, and its primary group. */
 int lpi_resolve_user(const char *name, uint32_t *ret_uid, uint32_t *ret_gid,
 		     char *why) LP_MUST_CHECK;
 

@@ -10,8 +10,8 @@
  *   names    the namespace has nothing under way
  *   close    stores are closed, all is durable; then the threads end
  *
- * A stop takes effect between phases. After a phase that has failed the last three end what there
- * is: one shard may have its door when another has none. */
+ * A stop takes effect between phases. After a failed phase the last three phases end all parts that
+ * were made: one shard may have its door when another has none. */
 #include "daemon/service.h"
 
 #include <stdio.h>
@@ -88,7 +88,7 @@ static void look_now(struct lp_service *service)
 		if (thread->asked_ns == 0)
 			ask_thread(thread);
 		else
-			/* Its answer may be from before. */
+			/* Its answer may be older than the report. */
 			thread->look_again = true;
 	}
 }
@@ -153,7 +153,7 @@ static void serve(struct lp_service *service, int result)
 		      service->options.server_name, service->shard_cnt,
 		      service->shard_cnt == 1 ? "" : "s", service->thread_cnt,
 		      service->thread_cnt == 1 ? "" : "s", (double)took_ns / 1e9);
-	/* What opening has left in the allocator goes with the next look. */
+	/* Free memory that opening left in the allocator is given back with the next look. */
 	lpi_giveback_rest(&service->giveback, true, service->workers, service->reactor);
 	look(&service->look_timer);
 	service->options.ready(service->options.arg);
@@ -236,7 +236,7 @@ static void stop_listeners(struct lp_service *service)
 
 static void stop_doors(struct lp_service *service, int result)
 {
-	(void)result; /* how the mount began has been told */
+	(void)result; /* the mount's result was logged at its start */
 	lpi_run_phase(service, lpi_thread_stop_doors, stop_names);
 }
 
@@ -245,7 +245,7 @@ static void stop_mount(struct lp_service *service)
 	lpi_mount_stop(service, stop_doors);
 }
 
-/* Between two phases, or while serving. */
+/* Called between two phases, or while serving. */
 static void close_down(struct lp_service *service)
 {
 	service->state = LPI_SERVICE_STOPPING;
@@ -321,7 +321,7 @@ static void choose_threads(struct lp_service *service)
 	}
 }
 
-/* An empty directory becomes a store. */
+/* Makes a store in an empty directory. */
 static int open_file_dir(struct lp_service *service, uint32_t wanted, char *why)
 {
 	char reason[LP_FILE_DIR_WHY_MAX];
@@ -337,7 +337,7 @@ static int open_file_dir(struct lp_service *service, uint32_t wanted, char *why)
 	return 0;
 }
 
-/* Many shards get what they need, unless somebody has said how much there is. */
+/* A service with many shards takes as much memory as they need, unless --memory was given. */
 static uint64_t choose_memory(struct lp_service *service)
 {
 	uint64_t *bytes = &service->config.values[LP_OPT_MEMORY].number;

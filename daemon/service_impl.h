@@ -31,76 +31,76 @@
 struct lpi_checking;
 struct lpi_http;
 
-/* Something to be done on a thread, and that it was. The control thread's, but for the time
- * between start and done. Zeroed memory is an idle one. */
+/* A job for a thread, and the report of its end. It belongs to the control thread, except between
+ * start and done. Zeroed memory is an idle errand. */
 struct lpi_errand {
 	struct lp_msg msg;
 	struct lpi_thread *thread;               /* NULL: idle */
-	void (*run)(struct lpi_errand *errand);  /* there; ends it by lpi_errand_end() */
-	void (*done)(struct lpi_errand *errand); /* here, in a later turn */
-	void *arg;                               /* who starts it */
+	void (*run)(struct lpi_errand *errand);  /* on that thread; ends by lpi_errand_end() */
+	void (*done)(struct lpi_errand *errand); /* on the control thread, in a later turn */
+	void *arg;                               /* the starter's */
 	int result;
 };
 
-/* That a store has told something. */
+/* A report of a store's state to the control thread. */
 struct lpi_told {
 	struct lp_msg msg;
-	struct lpi_thread *thread; /* NULL: not yet */
+	struct lpi_thread *thread; /* NULL: not reported yet */
 };
 
-/* What a check of the structure has of a shard. */
+/* State of a structure check, for one shard. */
 struct lpi_shard_check {
 	struct lp_pause pause;
 	bool is_paused;
-	struct lpi_errand *errand; /* waits for it to come to rest; NULL: none */
+	struct lpi_errand *errand; /* waits until the shard is at rest; NULL: none */
 	struct lp_view *view;      /* NULL: none */
 };
 
 struct lpi_shard {
 	uint32_t idx;
 	struct lpi_thread *thread;
-	struct lp_bufs *space; /* of a store in memory: what its data is in; else NULL */
+	struct lp_bufs *space; /* data of a store in memory; NULL for other stores */
 	struct lp_store *store;
 	struct lp_ns *ns;
 	struct lp_door *door;
 	struct lpi_scrubbing scrubbing;
 	struct lpi_damage damage;
 	struct lpi_shard_check check;
-	bool ns_serves;   /* all do, or none; also when there is no door then */
-	bool is_stopping; /* no more connections */
+	bool ns_serves;   /* for all shards or none; also if there is no door */
+	bool is_stopping; /* takes no more connections */
 	struct lp_store_events store_events;
 	struct lpi_told told[LP_STORE_STATE_CNT];
-	uint64_t slow_seen_ns;   /* slow requests up to here have been told about */
-	struct lpi_errand *wait; /* ends when this shard has */
+	uint64_t slow_seen_ns;   /* slow requests up to here have been logged */
+	struct lpi_errand *wait; /* ends when this shard has ended its part */
 };
 
 struct lpi_thread {
 	struct lp_service *service;
 	uint32_t idx;
 	pthread_t pthread;
-	bool is_running; /* the control thread's: pthread is there */
+	bool is_running; /* the control thread's: pthread is valid */
 	struct lp_reactor *reactor;
 	struct lp_bufs *bufs;
 	struct lpi_resident resident;
-	struct lp_config config; /* its own copy, for what may change */
+	struct lp_config config; /* its own copy, because live options change */
 	/* Work that turns the reactor, and so cannot be done from inside a turn. */
 	struct lpi_errand *outside;
 	void (*outside_run)(struct lpi_thread *thread, struct lpi_errand *errand);
-	uint32_t left; /* shards that are not done yet with the errand under way */
+	uint32_t left; /* shards that have not ended the errand under way */
 	int result;
-	uint32_t check_left; /* the same, for one of a check */
+	uint32_t check_left; /* the same for an errand of a check */
 	int check_result;
 	uint64_t absences_seen;
-	uint64_t slow_seen_ns; /* slow requests of the mount up to here have been told about */
-	char why[LP_WHY_MAX];  /* why an opening failed; for the control thread afterwards */
+	uint64_t slow_seen_ns; /* slow requests of the mount up to here have been logged */
+	char why[LP_WHY_MAX];  /* why opening failed; read by the control thread afterwards */
 	struct lpi_errand phase;
 	struct lpi_errand gather;
 	struct lpi_errand look;
 	uint64_t asked_ns;      /* the control thread's: when the look began */
-	bool look_again;        /* the control thread's: something happened since */
-	uint64_t lost_bytes;    /* what it is told: of each of its stores' memory (giveback.h) */
-	bool is_short;          /* and: the process has more memory than it was allowed */
-	struct lpi_look looked; /* what it found */
+	bool look_again;        /* the control thread's: a store has reported since */
+	uint64_t lost_bytes;    /* given to it: for each of its stores (giveback.h) */
+	bool is_short;          /* given to it: the process has more memory than it was allowed */
+	struct lpi_look looked; /* its result */
 	struct lpi_look known;  /* the control thread's copy of the last answer */
 };
 
@@ -112,31 +112,31 @@ enum lpi_service_state {
 	LPI_SERVICE_ENDED
 };
 
-/* How --memory is divided; all for one shard. */
+/* How --memory is divided; all numbers are for one shard. */
 struct lpi_memory_plan {
 	uint64_t bufs_bytes;
-	uint64_t ring_bytes;  /* of the mount's requests, where they come by io_uring */
-	uint64_t share_bytes; /* that clients may read */
-	uint64_t store_bytes; /* the data cache included */
+	uint64_t ring_bytes;  /* for requests of the mount, if they come by io_uring */
+	uint64_t share_bytes; /* shared with clients, which may read it */
+	uint64_t store_bytes; /* including the data cache */
 	uint64_t data_cache_bytes;
 	uint64_t deferred_blocks;
-	uint64_t mem_bytes; /* a store in memory has this instead: its space */
+	uint64_t mem_bytes; /* for a store in memory, instead of the others: its space */
 };
 
-/* What is done on all threads before the next step is. */
+/* A job for all threads; the next step begins when all have ended it. */
 struct lpi_phase {
 	uint32_t left;
 	int result; /* the first failure */
 	void (*next)(struct lp_service *service);
 };
 
-/* What threads and the mount ask of the files above them; set when a service is opened. */
+/* Calls from threads and the mount to the files above them; set when a service is opened. */
 struct lpi_service_calls {
-	/* On the control thread: health is looked at now, not only each second. */
+	/* On the control thread: checks health now, not only each second. */
 	void (*look)(struct lp_service *service);
 	/* On the control thread: as lp_service_stop(). */
 	void (*stop)(struct lp_service *service);
-	/* On the shard's thread: a client asks something of the administration. */
+	/* On the shard's thread: a client's request to the administration. */
 	void (*ask)(struct lpi_shard *shard, struct lp_admin *admin);
 };
 
@@ -152,7 +152,7 @@ struct lp_service {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
 	bool is_mem;
-	bool is_file; /* on a host file system: in file_dir */
+	bool is_file; /* the store is a directory on a host file system: file_dir */
 	struct lp_file_dir file_dir;
 	struct lp_bdev *bdev[LP_ROLES];
 	struct lp_devices devices;
@@ -165,10 +165,10 @@ struct lp_service {
 	struct lpi_thread *threads;
 	struct lp_ns *peers[LPI_SERVICE_SHARDS_MAX];
 	struct lpi_phase phase;
-	/* The control thread's. */
+	/* The control thread's fields. */
 	struct lp_listener *listeners[LPI_LISTENERS_MAX];
 	uint32_t listener_cnt;
-	uint32_t next_shard; /* that is given a connection */
+	uint32_t next_shard; /* gets the next connection */
 	struct lpi_http *http;
 	struct lpi_mount mount;
 	struct lpi_health health;
@@ -188,7 +188,8 @@ static inline bool lpi_service_has_devices(const struct lp_service *service)
 	return !service->is_mem && !service->is_file;
 }
 
-/* Shards that do not open keep the others from nothing, and nothing is written. */
+/* Degraded mode: shards that do not open do not keep the others from serving, and nothing is
+ * written. */
 static inline bool lpi_service_is_degraded(const struct lp_service *service)
 {
 	return lp_config_number(&service->config, LP_OPT_DEGRADED) != 0 &&
@@ -206,34 +207,34 @@ static inline const char *lpi_service_store_kind(const struct lp_service *servic
 
 /* The shards on a thread: idx, idx + thread_cnt, ... NULL: no more. */
 struct lpi_shard *lpi_thread_next(struct lpi_thread *thread, const struct lpi_shard *shard);
-/* On the control thread. */
+/* Called on the control thread. */
 void lpi_errand_start(struct lpi_thread *thread, struct lpi_errand *errand);
-/* On the thread, once for each run(). */
+/* Called on the thread, once for each run(). */
 void lpi_errand_end(struct lpi_errand *errand, int result);
 
-/* Something on all threads, then next(); phase.result is the first failure. */
+/* Runs a job on all threads, then calls next(). phase.result is the first failure. */
 void lpi_run_phase(struct lp_service *service, void (*run)(struct lpi_errand *errand),
 		   void (*next)(struct lp_service *service));
 
-/* --- What threads do (thread.c) --------------------------------------------------------------- */
+/* --- Work of threads (thread.c) --------------------------------------------------------------- */
 
 int lpi_thread_new(struct lpi_thread *thread, char *why) LP_MUST_CHECK;
 int lpi_thread_start(struct lpi_thread *thread) LP_MUST_CHECK;
-/* All its shards are closed. */
+/* All shards of the thread are closed. */
 void lpi_thread_join(struct lpi_thread *thread);
 void lpi_thread_free(struct lpi_thread *thread);
 
-/* Phases, in this order: run() of an errand. */
+/* Phases, in this order; each is run() of an errand. */
 void lpi_thread_open(struct lpi_errand *errand);
 void lpi_thread_begin(struct lpi_errand *errand);
 void lpi_thread_stop_doors(struct lpi_errand *errand);
 void lpi_thread_stop_ns(struct lpi_errand *errand);
 void lpi_thread_close(struct lpi_errand *errand);
-/* At any time while serving. */
+/* Called at any time while serving. */
 void lpi_thread_configure(struct lpi_errand *errand);
 void lpi_thread_look(struct lpi_errand *errand);
 
-/* A connected socket for a shard, from the control thread or another shard's. */
+/* Gives a connected socket to a shard, from the control thread or another shard's. */
 void lpi_shard_give(struct lp_reactor *from, struct lpi_shard *shard, int fd,
 		    const struct lp_peer *peer, const uint8_t *head, uint32_t read);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory runs out in a daemon that starts or stops, or is told an option: each allocation that our
- * code makes fails once, in a life of its own. Either all shards serve and the daemon stops in
- * order when it is asked to, or the start is refused with a sentence; an option is set everywhere,
- * or nowhere; nothing dies or hangs, and all that was taken is given back (P5). */
+/* Memory runs out in a daemon that starts or stops, or gets an option. Each allocation of our code
+ * fails once, in a life of its own. Either all shards serve and the daemon stops in order when
+ * requested, or the start is refused with a sentence. An option is set on all threads or on none.
+ * The daemon neither dies nor hangs, and gives back all memory (P5). */
 #include "base/testing/scarce_test.h"
 
 #include <dirent.h>
@@ -18,9 +18,9 @@
 #define THREADS   "2"
 #define MEMORY    "128M" /* there is no less for two shards */
 #define LIVES_MIN 20
-/* Where threads are watched a life takes much longer: there one in so many is tried. In the
+/* With a thread sanitizer a life takes much longer, so only one in FEWER is tried. In the
  * environment LP_MEMORY_ALL: each; LP_MEMORY_FROM: from this one on, for a debugger (break
- * lp_scarce_refuse). Threads run beside each other: which one a number is about differs by a few.
+ * lp_scarce_refuse). Threads run beside each other, so the allocation of a number differs by a few.
  */
 #define FEWER (LP_SAN_THREAD ? 5 : 1)
 
@@ -34,7 +34,7 @@ struct life {
 	char socket[96];
 	uint32_t ready_cnt;
 	uint32_t stopping_cnt;
-	/* What is asked when it serves, and which allocation fails then; 0: nothing is asked. */
+	/* The question when it serves, and the allocation that fails then; 0: no question. */
 	struct lpi_question question;
 	long failing;
 	bool was_hit;
@@ -114,7 +114,7 @@ static int open_files(void)
 	return cnt;
 }
 
-/* False: fewer are made than this. */
+/* False: fewer allocations are made than this. */
 static bool fail_at(long idx)
 {
 	struct life *life = calloc(1, sizeof(*life));
@@ -138,7 +138,7 @@ static bool fail_at(long idx)
 	return was_hit;
 }
 
-/* All have the one, or all the other. */
+/* All threads have the one value, or all the other. */
 static void check_requests_max(const struct lp_service *service, uint32_t want)
 {
 	assert_int_equal(lp_config_number(&service->config, LP_OPT_REQUESTS_MAX), want);
@@ -162,7 +162,7 @@ static void answered(struct lpi_question *question)
 	lp_service_stop(life->service);
 }
 
-/* False: fewer are made than this. */
+/* False: fewer allocations are made than this. */
 static bool fail_in_option_at(long idx)
 {
 	struct life *life = calloc(1, sizeof(*life));
@@ -204,7 +204,7 @@ static void each_fails_once(void **state)
 	(void)state;
 	if (is_all)
 		step = 1;
-	lp_log_set_level(LP_LEVEL_ERROR); /* each life says that it serves */
+	lp_log_set_level(LP_LEVEL_ERROR); /* each life logs that it serves */
 	while (fail_at(idx))
 		idx += step;
 	print_message("%ld allocations in a life\n", atomic_load(&lp_scarce_made));

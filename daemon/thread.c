@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread with its shards: what each phase of the service's life means here.
+/* A thread with its shards: its part in each phase of the service's life.
  *
- * Opening and closing a store turn the reactor, so they cannot be done from inside a turn: the
- * errand is put aside, the loop is left, and thread_main() does it. */
+ * Opening and closing a store turn the reactor, so a turn cannot do them. The errand is put aside,
+ * the loop ends, and thread_main() does the work. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +18,10 @@
 	" (lapis fsck says more, lapis salvage copies out whole objects, --degraded on serves "    \
 	"the other shards read-only)"
 #define FILES_PER_SHARD 4u
-/* Of the files that the process may have: for what is no connection. */
+/* Files of the process that are kept for uses other than connections. */
 #define FILES_KEPT UINT64_C(256)
-/* Of what the mount orders a crash may take the last 100 ms (rule M1); this is enough to make one
- * write of many. Who wants it durable does not wait for it. */
+/* A crash may take the last 100 ms of changes by the mount (rule M1). This time is enough to gather
+ * many changes into one write. Callers that need durability do not wait for it. */
 #define HOLD_NS LP_NS_PER_MS
 
 static uint32_t shards_on(const struct lpi_thread *thread)
@@ -32,8 +32,8 @@ static uint32_t shards_on(const struct lpi_thread *thread)
 
 /* --- The thread ------------------------------------------------------------------------------- */
 
-/* What each rank of buffers has for itself (rule B1): at least what one operation may need of it,
- * and of a large region a part, so that many can go on side by side. */
+/* Reserves for each rank of buffers (rule B1): at least the need of one operation, and in a large
+ * region a share, so that many operations can run side by side. */
 static void set_aside(struct lp_bufs *bufs, const struct lp_config *config, uint32_t shard_cnt)
 {
 	uint64_t bytes;
@@ -89,9 +89,9 @@ static void *thread_main(void *arg)
 	struct lpi_thread *thread = arg;
 	char name[16];
 	(void)snprintf(name, sizeof(name), "lapisd-%u", thread->idx);
-	(void)pthread_setname_np(pthread_self(), name); /* for those who look only */
+	(void)pthread_setname_np(pthread_self(), name); /* for display only */
 	int err = lp_reactor_start(thread->reactor);
-	LP_ASSERT(err == 0); /* made for this, and not started before */
+	LP_ASSERT(err == 0); /* made for this thread, and not started before */
 	while (true) {
 		lp_reactor_run(thread->reactor);
 		struct lpi_errand *errand = thread->outside;
@@ -129,7 +129,7 @@ static void do_outside(struct lpi_errand *errand,
 	lp_reactor_stop(thread->reactor);
 }
 
-/* One of the shards that the errand waits for is done. */
+/* A shard has ended its part of the errand. */
 static void shard_done(struct lpi_shard *shard, int result)
 {
 	struct lpi_thread *thread = shard->thread;
@@ -161,12 +161,12 @@ static void store_told(struct lp_reactor *to, struct lp_msg *msg)
 	told->thread->service->calls->look(told->thread->service);
 }
 
-/* The store has failed (rule L7), or is open again as far as that goes. */
+/* The store has failed (rule L7), or has been opened as far as possible. */
 static void store_tells(struct lp_store_events *events, const struct lp_store_health *health)
 {
 	struct lpi_shard *shard = LP_CONTAINER_OF(events, struct lpi_shard, store_events);
 	struct lpi_thread *thread = shard->thread;
-	/* A store gets to each state once, so this one is not under way. */
+	/* A store reaches each state once, so this report is not under way. */
 	struct lpi_told *told = &shard->told[health->state];
 	LP_ASSERT(told->thread == NULL);
 	*told = (struct lpi_told){.msg = {.deliver = store_told}, .thread = thread};
@@ -181,8 +181,9 @@ static void store_is_damaged(struct lp_store_events *events, struct lp_ino ino, 
 	lpi_damage_note(&shard->damage, ino, offset, err);
 }
 
-/* Its own buffers: what is kept in those that requests pass through leaves none for the next one,
- * which would wait for ever instead of being told that the store is full. */
+/* The data has buffers of its own. In the buffers that requests pass through it would leave none
+ * for the next request. That request would wait for ever, and would not be told that the store is
+ * full. */
 static int open_mem(struct lpi_shard *shard, const struct lp_store_options *options)
 {
 	struct lp_store_options own = *options;
@@ -191,7 +192,7 @@ static int open_mem(struct lpi_shard *shard, const struct lp_store_options *opti
 	return err < 0 ? err : lp_store_open_mem(&own, &shard->store);
 }
 
-/* What is on it is refused; the others are served. */
+/* Requests for this shard's objects fail; the other shards serve. */
 static int open_lost(struct lpi_shard *shard, const struct lp_store_options *options, int why,
 		     const char *reason)
 {
@@ -239,7 +240,7 @@ static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 	const struct lp_corruption *found = lp_corruption_find(0);
 	bool is_corrupt = (err == -EBADMSG || err == -EUCLEAN) && found != NULL;
 	const char *reason = is_corrupt ? found->what : lp_strerror(err);
-	/* Damaged, or the device cannot read it. */
+	/* It is damaged, or the device cannot read it. */
 	if (options.read_only && err != -ENOMEM)
 		return open_lost(shard, &options, err, reason);
 	return lpi_refuse(thread->why, err, "shard %u cannot be opened: %s%s", shard->idx, reason,
@@ -303,7 +304,7 @@ static void handover_come(struct lp_reactor *to, struct lp_msg *msg)
 		(void)close(handover->fd); /* nothing was written */
 	} else if (lp_door_adopt(shard->door, handover->fd, &handover->peer, handover->head,
 				 handover->read) == -ENOMEM) {
-		/* When there is no place the door says so. */
+		/* If there is no place, the door logs it. */
 		LP_LOG_WARN("%s is turned away: no memory", handover->peer.address);
 	}
 	free(handover);
@@ -342,14 +343,15 @@ static void door_asks(void *arg, struct lp_admin *admin)
 	shard->thread->service->calls->ask(shard, admin);
 }
 
-/* No more than the process may have files: else the listener waits for one, and nobody gets in. */
+/* At most as many as the process may have files. Otherwise the listener would wait for a
+ * descriptor, and no client could connect. */
 static uint32_t conns_max(const struct lpi_thread *thread)
 {
 	struct rlimit limit;
 	uint64_t wanted = lp_config_number(&thread->config, LP_OPT_CONNECTIONS_MAX);
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
 		return (uint32_t)wanted;
-	/* A store in files has files, too. */
+	/* A store in files has open files, too. */
 	uint64_t kept = thread->service->is_file ? limit.rlim_cur / 2 : FILES_KEPT;
 	uint64_t most = (limit.rlim_cur - LP_MIN(kept, (uint64_t)limit.rlim_cur)) /
 			thread->service->shard_cnt;
@@ -461,7 +463,8 @@ void lpi_thread_configure(struct lpi_errand *errand)
 
 /* --- How it is -------------------------------------------------------------------------------- */
 
-/* Those that ended since the last look, of a shard's door or of the thread's part of the mount. */
+/* Logs slow requests that ended since the last look: of a shard's door, or of the thread's part of
+ * the mount. */
 static void tell_slow(const struct lpi_thread *thread, const char *door, uint32_t idx,
 		      const struct lp_slow_request *slow, uint32_t cnt, uint64_t *seen_ns)
 {
@@ -496,7 +499,7 @@ static void tell_slow_mount(struct lpi_thread *thread)
 	tell_slow(thread, "the mount, thread", thread->idx, slow, cnt, &thread->slow_seen_ns);
 }
 
-/* What has ended here, and what devices have done for it. */
+/* Operations that have ended on the shard, and work of its devices. */
 static uint64_t movements_of(struct lpi_shard *shard)
 {
 	struct lp_ns_stats names;
@@ -527,7 +530,7 @@ static void look_at_movement(struct lpi_thread *thread, struct lpi_look *look)
 		look->moved += movements_of(s);
 }
 
-/* Only requests count: a check of all data is no load, and needs no cache. */
+/* Only requests count: a check of all data is not a load, and needs no cache. */
 static bool is_at_rest(struct lpi_thread *thread, uint64_t under_way)
 {
 	uint64_t idle_s = lp_config_number(&thread->config, LP_OPT_MEMORY_IDLE);

@@ -35,7 +35,7 @@ void lpi_fuse_carry_end(struct lp_fuse_channel *channel)
 	struct lpi_fuse_carries *carries = &channel->carries;
 	LP_ASSERT(carries->cnt > 0);
 	struct lpi_fuse_request *request = lpi_fuse_list_pop_front(&carries->waiting);
-	/* Its place goes to the first of those that wait. */
+	/* The place goes to the first waiting request. */
 	if (request != NULL)
 		request->next(request);
 	else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limit on requests that wait for another operation while they hold what they have read.
+/* Limit on requests that wait for another operation while they hold data that they have read.
  *
  * Threads: the channel's.
  * Blocking, memory: none.
@@ -25,12 +25,13 @@ struct lpi_fuse_carries {
 };
 
 void lpi_fuse_carries_init(struct lpi_fuse_carries *carries);
-/* The request may wait with what it has read; lpi_fuse_carry_end() when it has given that back.
- * False: there are too many. */
+/* The request may wait and hold what it has read. lpi_fuse_carry_end() is called when it has given
+ * that back. False: too many do so already. */
 bool lpi_fuse_carry_try(const struct lpi_fuse_request *request) LP_MUST_CHECK;
-/* The same for one that has not read yet: next() is called when it may, which can be at once. */
+/* The same for a request that has not read yet. next() is called when it may read, which can be at
+ * once. */
 void lpi_fuse_carry_begin(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
-/* One that might has given it back: who waits goes on. */
+/* A request that held a carry has given back what it read. The first waiting request goes on. */
 void lpi_fuse_carry_end(struct lp_fuse_channel *channel);
 
 #endif

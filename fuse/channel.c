@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One of the channels is the reader, whichever last had something to do: a poll tells it that the
- * descriptor has something, and it reads until it has nothing, some messages in a turn. If all of
- * them were for one other channel, that one is the reader from then on. So who works on one file or
- * in one directory has one thread to wake, and no request of his takes a way through two. (With a
- * poll of each channel the kernel wakes all threads for each request, of which one finds it.) When
- * there is more than one turn's worth, the reader invites the next channel to read as well, which
- * asks the next one, until there is nothing.
+/* One of the channels is the reader: the one that had requests last. A poll tells it that the
+ * descriptor has messages. It reads until there are none, a few messages in a turn. If all of them
+ * were for one other channel, that one is the reader from then on. So a program that works on one
+ * file or in one directory wakes one thread, and none of its requests passes through two threads.
+ * (If each channel had a poll, the kernel would wake all threads for each request, and one of them
+ * would find it.) When there are more messages than for one turn, the reader invites the next
+ * channel to read as well. That one invites the next, until there are no messages.
  *
  *   idle       not the reader: waits for requests that are handed over, or to become it
  *   resting    the reader, and has read all there was: looks again when its thread has nothing to
@@ -34,11 +34,11 @@
 #define READS_PER_TURN 16u
 #define REST_TURNS     8u
 #define RETRY_NS       (2 * LP_NS_PER_MS)
-/* Of the buffers of a thread, what data under way here may take. */
+/* Data under way on a channel may take this share of its thread's buffers: one in BYTES_SHARE. */
 #define BYTES_SHARE 4u
 
-/* They are filled in this order, and what is not filled stays for the next message. So a write of a
- * power of two takes 4 KiB more than its data, and any other less than twice as much. */
+/* A message fills the buffers in this order. Unfilled buffers stay for the next message. So a write
+ * of a power of two takes 4 KiB more than its data, and any other less than twice as much. */
 static const uint32_t landing_bytes[LPI_FUSE_SEGS] = {4096, 65536, 65536, 131072, 262144, 524288};
 
 static_assert(4096 + 65536 + 65536 + 131072 + 262144 + 524288 >= LP_FUSE_WRITE_MAX,
@@ -71,8 +71,8 @@ static void give_back_landing(struct lp_fuse_channel *channel)
 
 static void all_forgotten(struct lp_ns_op *op);
 
-/* There is no kernel any more that remembers anything. Each channel says so: whoever is the last to
- * stop has seen the end of all requests. */
+/* The kernel that held inodes has gone, so all of them are forgotten. Each channel says so, because
+ * the last one to stop has seen the end of all requests. */
 static void forget_all(struct lp_fuse_channel *channel)
 {
 	channel->is_forgetting = true;
@@ -100,7 +100,8 @@ void lpi_fuse_channel_check_stopped(struct lp_fuse_channel *channel)
 		lp_source_remove(channel->options.reactor, &channel->source);
 	give_back_landing(channel);
 	if (channel->fd >= 0)
-		(void)close(channel->fd); /* what was not read is another's, or nobody's */
+		(void)close(channel->fd); /* requests that were not read go to other channels, or to
+					     none */
 	channel->fd = -1;
 	lp_task_queue(channel->options.reactor, &channel->stopped_task);
 }
@@ -114,7 +115,7 @@ static void all_forgotten(struct lp_ns_op *op)
 
 /* --- Landing ---------------------------------------------------------------------------------- */
 
-/* All that the next message may need; false: not now. */
+/* Prepares all that the next message may need; false: not possible now. */
 static bool prepare(struct lp_fuse_channel *channel)
 {
 	if (channel->bytes_out >= channel->bytes_max && channel->stats.under_way > 0)
@@ -142,7 +143,7 @@ static void set_iovs(struct lp_fuse_channel *channel, struct iovec *iovs)
 		iovs[i + 1] = (struct iovec){channel->landing[i]->data, landing_bytes[i]};
 }
 
-/* What landed behind the head is kept where it is. */
+/* Keeps the data that landed behind the head where it is. */
 static void take_data(struct lpi_fuse_request *request, uint32_t bytes)
 {
 	struct lp_fuse_channel *channel = request->channel;
@@ -156,8 +157,7 @@ static void take_data(struct lpi_fuse_request *request, uint32_t bytes)
 	}
 }
 
-/* What landed in parts, in one piece, in a buffer that it landed in: there is one that takes all.
- */
+/* The landed parts in one piece, in one of the buffers that they landed in: one is large enough. */
 static uint8_t *gather_landed(struct lpi_fuse_request *request, uint32_t len)
 {
 	struct lp_fuse_channel *channel = request->channel;
@@ -209,7 +209,8 @@ void lpi_fuse_channel_begin(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, -ENOSYS);
 }
 
-/* There, of a write, or where it was read, if there is no room for its data. */
+/* Begins a write on the thread it was handed to; or on the thread that read it, if the other has no
+ * room for its data. */
 static void begin_handed(struct lpi_fuse_request *request)
 {
 	bool is_here = request->channel == request->home;
@@ -227,7 +228,7 @@ static void begin_where_it_belongs(struct lpi_fuse_request *request)
 	if (place != NULL && channel->reads_for == NULL)
 		channel->reads_for = place;
 	else if (place != NULL && channel->reads_for != place)
-		channel->reads_for = channel; /* for more than one */
+		channel->reads_for = channel; /* for several */
 	if (place == NULL || place == channel) {
 		lpi_fuse_channel_begin(request);
 		return;
@@ -278,7 +279,7 @@ struct lpi_fuse_request *lpi_fuse_channel_take(struct lp_fuse_channel *channel)
 	return request;
 }
 
-/* What need not be in one piece stays where it landed, behind its head. */
+/* Whether the message need not be in one piece: what follows the head stays where it landed. */
 static bool is_split(const struct fuse_in_header *header, uint32_t len)
 {
 	return len >= LPI_FUSE_HEAD_BYTES &&
@@ -310,7 +311,7 @@ static void landed(struct lp_fuse_channel *channel, uint32_t len)
 {
 	struct fuse_in_header header;
 	if (len < sizeof(header))
-		return; /* there is nobody to be told */
+		return; /* there is no caller to be told */
 	memcpy(&header, channel->head, sizeof(header));
 	struct lpi_fuse_request *request = channel->spare;
 	channel->spare = NULL;
@@ -351,8 +352,8 @@ static int read_one(struct lp_fuse_channel *channel)
 		landed(channel, (uint32_t)len);
 		return 1;
 	}
-	/* A request that was taken back while it was read, or a signal: the next one may be there.
-	 */
+	/* The request was taken back while it was read, or there was a signal. The next request may
+	 * be there. */
 	if (len < 0 && (errno == ENOENT || errno == EINTR))
 		return 1;
 	if (len == 0 || errno != EAGAIN)
@@ -360,7 +361,7 @@ static int read_one(struct lp_fuse_channel *channel)
 	return 0;
 }
 
-/* It is the reader now. Perhaps before it serves. */
+/* This channel becomes the reader, perhaps before it serves. */
 static void come_reader(struct lp_reactor *reactor, struct lp_msg *msg)
 {
 	const struct lp_fuse_channel *from =
@@ -382,7 +383,7 @@ static void pass_on(struct lp_fuse_channel *channel, struct lp_fuse_channel *to)
 	channel->is_resting = false;
 	channel->passes = channel->is_throttled ? channel->passed_cnt + 1 : 0;
 	channel->is_throttled = false;
-	/* The message is back in our hands before we are the reader again. */
+	/* The message comes back to this channel before it becomes the reader again. */
 	channel->next_reader = to;
 	channel->reader_msg.deliver = come_reader;
 	lp_reactor_send(channel->options.reactor, to->options.reactor, &channel->reader_msg);
@@ -421,15 +422,16 @@ static void invite(struct lp_fuse_channel *channel)
 			&channel->invitation);
 }
 
-/* Who was invited may have become the reader meanwhile, and is armed then: the poll tells him the
- * rest. */
+/* Whether the channel, as the reader, must wait for requests. An invited channel may have become
+ * the reader meanwhile and have armed its poll, which then reports further requests. */
 static bool has_to_wait(const struct lp_fuse_channel *channel)
 {
 	return channel->is_reader && !channel->is_gone && lp_io_is_idle(&channel->poll_io);
 }
 
-/* It stops when the kernel has been told something; until then it waits for requests whoever else
- * does, for the reader may have stopped, and what it is told may depend on an answer. */
+/* Whether the channel waits for requests even if it is not the reader. It stops when the kernel has
+ * been told of a change. Until then it must read, because the reader may have stopped, and the
+ * message to the kernel may need an answer first. */
 static bool reads_alone(const struct lp_fuse_channel *channel)
 {
 	return channel->is_to_stop && !channel->is_stopping && !channel->is_gone &&
@@ -452,7 +454,7 @@ static void rest(struct lp_fuse_channel *channel)
 		pass_on(channel, to);
 }
 
-/* Others may have what is missing here. */
+/* Other channels may have the buffers or requests that this one lacks. */
 static void throttle(struct lp_fuse_channel *channel)
 {
 	struct lp_reactor *reactor = channel->options.reactor;
@@ -477,7 +479,7 @@ static void read_some(struct lp_task *task)
 		r = read_one(channel);
 		cnt += r == 1;
 	}
-	/* That there is something was an event already. */
+	/* The poll's event announced the first message already. */
 	if (cnt > 1)
 		lp_reactor_note_events(channel->options.reactor, cnt - 1);
 	if (r == 1) {
@@ -504,8 +506,8 @@ static void retry(struct lp_timer *timer)
 	go_on(LP_CONTAINER_OF(timer, struct lp_fuse_channel, retry));
 }
 
-/* The clock is asked, not the reactor: most requests are answered in the turn in which they came.
- */
+/* Asks the clock, not the reactor, because most requests are answered in the turn in which they
+ * came. */
 void lpi_fuse_channel_count(const struct lpi_fuse_request *request, int err)
 {
 	struct lp_fuse_channel *channel = request->channel;
@@ -551,7 +553,7 @@ static void polled(struct lp_io *io)
 	go_on(channel);
 }
 
-/* It looks first: what has come before is told at once. */
+/* The poll checks first, so it reports messages that came before at once. */
 static void arm(struct lp_fuse_channel *channel)
 {
 	LP_ASSERT(channel->is_reader || channel->is_to_stop);
@@ -566,12 +568,12 @@ static void arm(struct lp_fuse_channel *channel)
 
 /* --- Between two requests --------------------------------------------------------------------- */
 
-/* A poll by the ring costs the kernel's wake-up of it, two calls and a completion for each request;
- * who is awake anyway looks for himself, and his next request costs one call. */
+/* A poll by the ring costs the kernel's wake-up of the thread, two calls and a completion for each
+ * request. A thread that is awake anyway reads by itself, and its next request costs one call. */
 
 static void wait_for_more(struct lp_fuse_channel *channel)
 {
-	/* One that reads until the kernel has been told something may become the reader, too. */
+	/* A channel that reads until the kernel has been told may become the reader, too. */
 	if (!lp_io_is_idle(&channel->poll_io))
 		return;
 	channel->is_resting = true;
@@ -595,7 +597,7 @@ static void rest_source(struct lp_source *source)
 		arm(channel);
 }
 
-/* A thread that has much else to do never looks. */
+/* A thread that is never idle never calls look(), so the poll is armed after REST_TURNS turns. */
 static void turn_begins(struct lp_source *source)
 {
 	struct lp_fuse_channel *channel = LP_CONTAINER_OF(source, struct lp_fuse_channel, source);
@@ -659,7 +661,7 @@ int lpi_fuse_channel_new(const struct lp_fuse_channel_options *options, lpi_fuse
 	int err = lpi_readings_init(&channel->readings);
 	if (err < 0)
 		goto no_readings;
-	/* Large, but only what is used of it takes memory. */
+	/* Large, but only the used parts take memory. */
 	channel->latencies = calloc(LP_FUSE_OPCODES, sizeof(*channel->latencies));
 	err = channel->latencies == NULL ? -ENOMEM : lp_pool_new(&pool, &channel->requests);
 	if (err < 0)
@@ -757,7 +759,7 @@ void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void 
 	channel->is_to_stop = true;
 	channel->stopped = stopped;
 	channel->stopped_arg = arg;
-	/* What is changed from here on nobody has to be told: the mount has come to its end. */
+	/* The mount has ended, so later changes need not be told to its kernel. */
 	lpi_fuse_unwatch(channel);
 	if (!lpi_fuse_is_telling(channel))
 		begin_stop(channel);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A channel with one end of a socketpair in place of /dev/fuse, which keeps messages apart as that
- * does; the test is the kernel at the other end. The store is in memory. What is asked must be
- * answered once, whatever else comes: messages that are too short, too long or unknown. */
+/* A channel with one end of a socketpair in place of /dev/fuse, which keeps messages apart in the
+ * same way. The test is the kernel at the other end. The store is in memory. Each request must be
+ * answered once, whatever other messages come: too short, too long or unknown. */
 #include "fuse/channel_state.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 #define MESSAGE_MAX (256u << 10)
 #define TURNS_NS    (30 * LP_NS_PER_S)
-/* Of one thread and one reactor, which sends to itself what it would send to another one. */
+/* Channels on one thread and one reactor, which sends to itself the messages for another one. */
 #define CHANNELS_MAX 2u
 
 struct rig {
@@ -95,7 +95,7 @@ static void open_shards(struct rig *rig)
 	UNTIL(rig, rig->ready_cnt == rig->cnt);
 }
 
-/* Their descriptors are of one socket, as those of a mount are of one queue. */
+/* All descriptors are of one socket, as those of a mount are of one queue. */
 static void open_channels(struct rig *rig, uint32_t requests_max, uint64_t inodes_max)
 {
 	lp_test_ok(lp_workers_new(0, &rig->notifier));
@@ -283,9 +283,8 @@ static void release(struct rig *rig, uint64_t node)
 
 /* --- Tests ------------------------------------------------------------------------------------ */
 
-/* Data of all lengths at which another buffer begins, on and off the grid, comes back as it was:
- * its checksums are verified by the store on the way (rule W2: through the mount they begin here).
- */
+/* Data of all lengths at which another buffer begins, on and off the grid, comes back as it was.
+ * The store verifies its checksums on the way (rule W2: through the mount they begin here). */
 static void write_and_read(struct rig *rig, uint64_t node)
 {
 	static const uint32_t lengths[] = {1, 4095, 4096, 4097, 69632, 69633, 200000};
@@ -351,12 +350,12 @@ static void test_names(void **state)
 
 #define FILES 200u
 
-/* What was told of a directory, in that order. */
+/* The entries told of a directory, in that order. */
 struct told {
 	uint32_t cnt;
 	struct {
 		uint64_t offset;
-		uint32_t nr; /* of a file; FILES: something else */
+		uint32_t nr; /* of a file; FILES: another entry */
 	} entries[8 * FILES];
 };
 
@@ -411,7 +410,8 @@ static void remove_file(struct rig *rig, uint64_t dir, uint32_t nr)
 	assert_true(err == 0 || err == -ENOENT);
 }
 
-/* Those that stay, the even ones, must come once each behind the entry `first` of what was told. */
+/* The files that stay, the even ones, must come once each behind the entry `first` of those told.
+ */
 static void check_stay(const struct told *all, uint32_t first, const struct told *found)
 {
 	uint8_t expected[FILES + 1] = {0};
@@ -426,7 +426,8 @@ static void check_stay(const struct told *all, uint32_t first, const struct told
 		assert_true(times[nr] <= 1);
 }
 
-/* All from an offset on. What has been told of odd ones goes meanwhile, and others come. */
+/* All entries from an offset on. Odd files that were told are removed meanwhile, and others are
+ * made. */
 static void read_all(struct rig *rig, uint64_t dir, uint64_t fh, uint64_t offset, bool changes,
 		     struct told *ret)
 {
@@ -441,7 +442,7 @@ static void read_all(struct rig *rig, uint64_t dir, uint64_t fh, uint64_t offset
 			if (ret->entries[i].nr % 2 == 1)
 				remove_file(rig, dir, ret->entries[i].nr);
 		}
-		/* Without a handle each would be told in its turn, for ever. */
+		/* Without a handle each new one would be told in its turn, for ever. */
 		(void)snprintf(name, sizeof(name), "%c%u", changes ? 'z' : 'a', made++);
 		if (fh != 0)
 			release(rig, create(rig, dir, name));
@@ -450,8 +451,8 @@ static void read_all(struct rig *rig, uint64_t dir, uint64_t fh, uint64_t offset
 	} while (ret->cnt > before);
 }
 
-/* Rule N4, at the kernel's offsets: whatever comes and goes, what stays is told once, also from an
- * offset that was told long ago with an entry that is gone. */
+/* Rule N4, at the kernel's offsets: whatever is made and removed, each entry that stays is told
+ * once, also from an offset that was told long ago with an entry that is gone. */
 static void test_directories(void **state)
 {
 	static struct told all;
@@ -472,7 +473,7 @@ static void test_directories(void **state)
 		read_all(rig, dir, fh, all.entries[i].offset, false, &found);
 		check_stay(&all, i + 1, &found);
 	}
-	/* From the beginning again: those that have come since are told. */
+	/* From the beginning again: entries made since then are told. */
 	read_all(rig, dir, fh, 0, false, &found);
 	check_stay(&all, 0, &found);
 	assert_true(found.cnt > FILES / 2 + 20);
@@ -484,13 +485,13 @@ static void test_directories(void **state)
 	add(rig, &in, sizeof(in));
 	assert_int_equal(ask(rig), 0);
 	assert_int_equal(read_dir(rig, dir, fh, 0, false, &found), -EBADF);
-	/* Without a handle, by cookies: what is told needs nothing remembered. */
+	/* Without a handle, by cookies, which needs no memory. */
 	read_all(rig, dir, 0, 0, false, &found);
 	check_stay(&all, 0, &found);
 	rig_free(rig);
 }
 
-/* Bit 6 of a set-user-id program goes with the write of somebody who is not root. */
+/* A write by a user that is not root clears the set-user-ID bit of a program. */
 static void test_privileges(void **state)
 {
 	struct rig *rig = rig_new(0);
@@ -522,7 +523,7 @@ static void test_privileges(void **state)
 	rig_free(rig);
 }
 
-/* What breaks the protocol is refused by its number, and nothing else suffers. */
+/* A message that breaks the protocol is refused by its number, and other requests do not suffer. */
 static void test_hostile(void **state)
 {
 	struct rig *rig = rig_new(0);
@@ -532,14 +533,14 @@ static void test_hostile(void **state)
 	assert_int_equal(send(rig->fd, "short", 5, 0), 5);
 	begin(rig, 4711, 1);
 	assert_int_equal(ask(rig), -ENOSYS);
-	/* What closes have to say the kernel says once, and not for each file. */
+	/* The kernel asks once whether closes need a message, and not for each file. */
 	const struct fuse_flush_in flush = {.fh = 0};
 	begin(rig, FUSE_FLUSH, 1);
 	add(rig, &flush, sizeof(flush));
 	assert_int_equal(ask(rig), -ENOSYS);
 	begin(rig, FUSE_GETATTR, 1);
 	assert_int_equal(ask(rig), -EINVAL);
-	/* A write that says it has more than came. */
+	/* A write that claims more data than came. */
 	const struct fuse_write_in in = {.size = 100};
 	begin(rig, FUSE_WRITE, 1);
 	add(rig, &in, sizeof(in));
@@ -551,7 +552,7 @@ static void test_hostile(void **state)
 	assert_int_equal(send(rig->fd, rig->out, rig->out_len + 8, 0), rig->out_len + 8);
 	assert_int_equal(answer(rig, &unique), -EINVAL);
 	assert_int_equal(unique, rig->unique);
-	/* Silent ones that are wrong stay so. */
+	/* Wrong messages without an answer get none. */
 	begin(rig, FUSE_INTERRUPT, 1);
 	send_message(rig);
 	begin(rig, FUSE_STATFS, 77);
@@ -592,8 +593,9 @@ static void forget(struct rig *rig, uint64_t node, uint64_t count)
 	send_message(rig);
 }
 
-/* Rule N5: what the kernel was told of is counted, and there until it has been forgotten as often;
- * by one message each, or by batches of all lengths at which another buffer begins. */
+/* Rule N5: the kernel's references to an inode are counted. The inode stays until the kernel has
+ * forgotten it as often, by one message each, or by batches of all lengths at which another buffer
+ * begins. */
 static void test_forget(void **state)
 {
 	static const uint32_t batches[] = {1, 2, 3, 258, 259, 5000};
@@ -612,7 +614,7 @@ static void test_forget(void **state)
 	add(rig, &get, sizeof(get));
 	assert_int_equal(ask(rig), 0);
 	forget(rig, node, 1);
-	/* It is removed a moment later, with others. */
+	/* The inode is removed in a later turn, with others. */
 	struct lp_ns_stats stats;
 	UNTIL(rig, (lp_ns_read_stats(rig->namespaces[0], &stats), stats.held + stats.orphans) == 0);
 	begin(rig, FUSE_GETATTR, node);
@@ -639,8 +641,8 @@ static void test_forget(void **state)
 	rig_free(rig);
 }
 
-/* Names that found no room in the answer to a readdirplus are not known to the kernel; nor, when it
- * has gone, is anything. */
+/* Names without room in the answer to a readdirplus are not known to the kernel. After the kernel
+ * has gone, no name is. */
 static void test_held(void **state)
 {
 	struct rig *rig = rig_new(0);
@@ -667,7 +669,8 @@ static void test_held(void **state)
 	rig_free(rig);
 }
 
-/* The next message: the request's answer, or what is said unasked: then returns of how many. */
+/* The next message: the request's answer, or an unasked list of inodes. Then returns the list's
+ * length. */
 static uint32_t prune_or_answer(struct rig *rig, bool *seen, bool *ret_is_answer)
 {
 	struct lpi_fuse_prune_out out;
@@ -684,8 +687,9 @@ static uint32_t prune_or_answer(struct rig *rig, bool *seen, bool *ret_is_answer
 	return out.count;
 }
 
-/* Too many are remembered: the kernel is told of some, and none of them twice before the others, by
- * somebody who serves nothing (rule M3: here, without threads, between two turns). */
+/* The kernel remembers too many inodes. It is told to forget some, and none of them twice before
+ * the others, by a thread that serves no requests (rule M3: here, without threads, between two
+ * turns). */
 static void test_crowd(void **state)
 {
 	const uint32_t files = 300;
@@ -715,8 +719,8 @@ static void test_crowd(void **state)
 	rig_free(rig);
 }
 
-/* The reader stops while another channel is still telling the kernel something: what the kernel
- * asks meanwhile is answered by that one (mount F5). */
+/* The reader stops while another channel is still telling the kernel a change. That channel answers
+ * the kernel's requests meanwhile (mount F5). */
 static void test_stops_while_telling(void **state)
 {
 	(void)state;
@@ -734,7 +738,7 @@ static void test_stops_while_telling(void **state)
 	rig_end(rig);
 }
 
-/* Nobody heard the answer: what it said is let go, and what it opened closed. */
+/* The kernel did not take the answer: its references are dropped, and the opened file is closed. */
 static void test_unheard(void **state)
 {
 	struct rig *rig = rig_new(0);
@@ -753,7 +757,7 @@ static void test_unheard(void **state)
 	begin(rig, FUSE_LOOKUP, 1);
 	add(rig, "file", 5);
 	send_message(rig);
-	/* It still sends, but does not listen. */
+	/* The kernel still sends, but does not read. */
 	assert_int_equal(shutdown(rig->fd, SHUT_RD), 0);
 	UNTIL(rig, (lp_ns_read_stats(rig->namespaces[0], &stats), stats.ops[LP_NS_FORGET]) == 3);
 	assert_int_equal(stats.held, 0);
@@ -762,7 +766,7 @@ static void test_unheard(void **state)
 	rig_free(rig);
 }
 
-/* Two requests at a time, and fifty are waiting: each is answered, once. */
+/* Two requests at a time, with fifty waiting: each is answered once. */
 static void test_throttled(void **state)
 {
 	struct rig *rig = rig_new(2);
@@ -783,7 +787,7 @@ static void test_throttled(void **state)
 	rig_free(rig);
 }
 
-/* What was asked is counted, by opcode, errors beside it, and its time is known. */
+/* Requests are counted by opcode, with errors and times. */
 static void test_counts(void **state)
 {
 	struct rig *rig = rig_new(0);
@@ -824,8 +828,8 @@ static uint64_t handed_over(struct rig *rig)
 	return cnt;
 }
 
-/* Whichever thread reads a request, the one that has the inode does it; and reads what comes next,
- * so that who stays with one file is handed over once. */
+/* Whichever thread reads a request, the one that has the inode does the work. That thread also
+ * reads the next requests, so a program that stays with one file is handed over once. */
 static void test_handed_over(void **state)
 {
 	struct rig *rig = rig_of(2, 0, 0);
@@ -846,7 +850,7 @@ static void test_handed_over(void **state)
 		release(rig, nodes[i]);
 	}
 	assert_true(handed_over(rig) >= LP_ARRAY_SIZE(nodes) - 1);
-	/* What was done there was counted there, and all of it is back. */
+	/* The work was counted on its thread, and all requests are back. */
 	for (uint32_t i = 0; i < rig->cnt; i++) {
 		lp_fuse_channel_read_stats(rig->channels[i], &stats);
 		assert_true(stats.requests[FUSE_WRITE] >= 35);
@@ -881,9 +885,10 @@ static uint64_t reads_of_first(struct rig *rig)
 	return stats.reads;
 }
 
-/* A turn's worth comes for the channel that does not read, which is invited; when the reader finds
- * no more, he makes it the reader; and before it has followed the invitation, another turn's worth
- * has come. So it is armed with its task still queued, and must not arm once more. */
+/* A turn's worth of requests comes for the channel that is not the reader, which is invited. When
+ * the reader finds no more, it makes that channel the reader. Before the channel has followed the
+ * invitation, another turn's worth has come. So it is armed with its task still queued, and must
+ * not arm once more. */
 static void test_invited(void **state)
 {
 	struct rig *rig = rig_of(2, 0, 0);
@@ -913,7 +918,7 @@ static void test_invited(void **state)
 	rig_free(rig);
 }
 
-/* Two requests at a time on each of two threads, and a hundred are waiting, for both of them. */
+/* Two requests at a time on each of two threads, with a hundred waiting for both of them. */
 static void test_two_throttled(void **state)
 {
 	struct rig *rig = rig_of(2, 2, 0);
@@ -937,7 +942,7 @@ static void test_two_throttled(void **state)
 	rig_free(rig);
 }
 
-/* The other end goes away: told once, and what was under way ends. */
+/* The other end closes: this is reported once, and requests under way end. */
 static void test_gone(void **state)
 {
 	struct rig *rig = rig_new(0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table says what each opcode is about. What is not in it stays where it was read: it is about
- * nothing, about all shards, or about several inodes, and then the namespace finds the ways. */
+/* The table gives the inode on which each opcode works. An opcode that is not in the table stays on
+ * the thread that read it. It works on no inode, on all shards, or on several inodes, and then the
+ * namespace finds the threads. */
 #include "fuse/handover.h"
 
 #include "fuse/channel_state.h"
@@ -24,8 +25,9 @@ static const uint8_t places[LP_FUSE_OPCODES] = {
 	[FUSE_UNLINK] = PLACE_NAME,       [FUSE_IOCTL] = PLACE_INODE,
 };
 
-/* What a directory is like any thread may know: who removes its files is asked for its attributes
- * behind each. A synchronous mount is shown what is durable. */
+/* Any thread may peek at a directory's attributes. This is fast for a program that removes files:
+ * the kernel asks for the attributes of the directory after each removal. A synchronous mount must
+ * see durable attributes only, so it does not peek. */
 static bool is_peeked(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_channel *channel = request->channel;
@@ -54,7 +56,7 @@ struct lp_fuse_channel *lpi_fuse_place_of(struct lpi_fuse_request *request)
 		shard_idx = lp_ns_shard_of(channel->options.ns, ino, message->names[0]);
 		break;
 	}
-	/* Shards are on the threads by turns; a number that cannot be is refused by any of them. */
+	/* Shards are dealt out to the threads in turn. Any thread refuses an impossible number. */
 	return channel->peers[shard_idx % channel->peer_cnt];
 }
 

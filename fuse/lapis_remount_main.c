@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What mount.lapis runs when mount(8) asks for -o remount.
+/* Program that mount.lapis runs when mount(8) asks for -o remount.
  *
- *   lapis_remount DIR OPTION,...      0: done; 32: not, in one line; 1: a wrong call */
+ *   lapis_remount DIR OPTION,...      0: done; 32: failed, with one line; 1: a wrong call */
 #include <stdio.h>
 
 #include "fuse/mount/remount.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each of the two notes itself first, and looks for the other then; so of two at the same time at
- * least one sees the other.
+/* A write and an open each note themselves first, and then look for the other. So if both come at
+ * the same time, at least one sees the other.
  *
- * To make the kernel ask, its inode is looked up by number (fuse/kernel/reach.h), and statx is told
- * to believe nothing. The kernel throws such an answer away if the inode has changed meanwhile. So
- * what it has afterwards is compared with the answer, until they are equal. A thread of its own
- * does that, for the mount has to answer (rule M3). The request that waits has no buffers. */
+ * To make the kernel ask, the module looks up the kernel's inode by number (fuse/kernel/reach.h)
+ * and calls statx in the mode that ignores cached attributes. The kernel throws such an answer away
+ * if the inode has changed meanwhile. So the kernel's attributes are then compared with the answer,
+ * until they are equal. A thread of its own does that, because the mount has to answer (rule M3).
+ * The waiting request has no buffers. */
 #include "fuse/privileges.h"
 
 #include <errno.h>
@@ -18,10 +19,10 @@
 #include "fuse/channel_state.h"
 #include "fuse/kernel/reach.h"
 
-/* Each time somebody else has written to it just then. */
+/* Each try fails only if there was another write to the file just then. */
 #define TRIES_MAX 1000u
 
-/* --- Who does what ---------------------------------------------------------------------------- */
+/* --- Notes ------------------------------------------------------------------------------------ */
 
 static struct lpi_fuse_privileges *notes_of(const struct lp_fuse_channel *channel)
 {
@@ -77,7 +78,7 @@ void lpi_fuse_run_end(const struct lp_fuse_channel *channel, struct lp_ino ino, 
 		atomic_fetch_sub(&notes_of(channel)->runners[slot_of(ino)], 1);
 }
 
-/* --- What the kernel believes ----------------------------------------------------------------- */
+/* --- The kernel's attributes ------------------------------------------------------------------ */
 
 static int refresh(int fd)
 {
@@ -104,7 +105,7 @@ static void run(struct lp_work *work)
 		(void)close(fd); /* nothing was written */
 }
 
-/* Once: anybody can bring that about as often as he likes. */
+/* Warns once, because any user can cause this at will. */
 static void warn(struct lp_fuse_channel *channel, int err)
 {
 	if (!channel->privileges.has_warned)
@@ -129,7 +130,7 @@ static void done(struct lp_work *work)
 	lpi_fuse_channel_told(channel);
 }
 
-/* False: too many are at it. */
+/* False: too many refreshes are under way. */
 static bool begin_refresh(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
 {
 	struct lp_fuse_channel *channel = request->channel;

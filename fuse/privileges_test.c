@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what somebody else changes is not run with its owner's rights (rule M5): while it is open
- * to be run nobody takes its bits by a write, and while that is under way nobody opens it to run
- * it. Method: a machine with two channels, one of which runs, while the other changes. What the
- * kernel believes cannot be tried here: it cannot be reached, and then a program is not run.
- * tests/system/mount/mount_run.sh tries it. */
+/* Goal: a program that another user changes is not run with its owner's rights (rule M5). While it
+ * is open to be run no write takes its bits, and while such a write is under way it cannot be
+ * opened to be run. Method: a machine with two channels, one of which runs, while the other
+ * changes. The kernel's cache cannot be tested here: the kernel cannot be reached, and then a
+ * program is not run. tests/system/mount/mount_run.sh tests it. */
 #include "fuse/privileges.h"
 
 #include <errno.h>
@@ -104,7 +104,7 @@ static void test_running(void **state)
 	lp_test_err(-ETXTBSY, kill_by_cut(other, node));
 	assert_false(is_evil(machine, node));
 	assert_int_equal(lpi_machine_attrs(machine, node).mode, 04777);
-	/* What takes nothing is not refused, nor is a new owner. */
+	/* A write that takes no bits is not refused, nor is a new owner. */
 	lp_test_ok(lpi_kernel_write(other, node, 0, "good", 4));
 	const struct fuse_setattr_in in = {.valid = FATTR_UID | FATTR_KILL_SUIDGID, .uid = 5};
 	lpi_kernel_begin(other, FUSE_SETATTR, node);
@@ -113,7 +113,7 @@ static void test_running(void **state)
 	assert_int_equal(lpi_machine_attrs(machine, node).mode, 0777);
 	lpi_machine_chmod(machine, node, 04777);
 	lp_test_err(-ETXTBSY, kill_by_write(other, node));
-	/* And when it is not any more; who only reads it is in nobody's way. */
+	/* And when it is not open any more. A reader disturbs no write. */
 	release(&machine->kernels[1], node, fh);
 	lp_test_ok(kill_by_write(other, node));
 	assert_true(is_evil(machine, node));
@@ -122,7 +122,8 @@ static void test_running(void **state)
 	machine_end(machine);
 }
 
-/* It has been changed, and the kernel may not know: as it cannot be reached it is not run. */
+/* The file was changed, and the kernel may not know. The kernel cannot be reached, so the file is
+ * not run. */
 static void test_killed(void **state)
 {
 	struct lpi_machine *machine = machine_new(2);
@@ -133,10 +134,10 @@ static void test_killed(void **state)
 	lp_test_ok(kill_by_write(&machine->kernels[0], node));
 	lp_test_err(-ETXTBSY, open_as(kernel, node, O_RDONLY | LPI_FUSE_OPEN_EXEC, &fh));
 	lp_test_ok(open_as(kernel, node, O_RDONLY, &fh));
-	/* Nothing is left of those that failed: it can be changed again. */
+	/* Failed tries leave no note: it can be changed again. */
 	lpi_machine_chmod(machine, node, 04777);
 	lp_test_ok(kill_by_write(&machine->kernels[0], node));
-	/* Where the kernel gives no rights anybody may do anything. */
+	/* Where the kernel gives no rights, all is allowed. */
 	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
 		machine->channels[i]->options.mount_dir = NULL;
 	lp_test_ok(open_as(kernel, node, O_RDONLY | LPI_FUSE_OPEN_EXEC, &fh));

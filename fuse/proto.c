@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table, and the one function that reads a message by it: fixed part, names, data, and then the
- * end, for a byte too many is as wrong as one that is missing. */
+/* The table, and the function that reads a message by it: fixed part, names, data, and then the
+ * end, because an extra byte is as wrong as a missing one. */
 #include "fuse/proto.h"
 
 #include <string.h>
@@ -72,7 +72,7 @@ const struct lp_fuse_opcode *lp_fuse_opcode_find(uint32_t opcode)
 	return &opcodes[opcode];
 }
 
-/* What is left of a message. */
+/* The rest of a message. */
 struct rest {
 	const uint8_t *at;
 	uint32_t bytes;
@@ -110,7 +110,8 @@ static bool take_data(struct rest *rest, struct lp_fuse_message *message)
 	case LP_FUSE_DATA_NONE:
 		break;
 	case LP_FUSE_DATA_WRITE:
-		/* It stays where it landed, which is as long as that and has nothing behind it. */
+		/* The data stays where it landed, which is as long as the data and has nothing
+		 * behind it. */
 		if (message->header.total_extlen != 0 || message->in.write.size > LP_FUSE_WRITE_MAX)
 			return false;
 		bytes = message->in.write.size;
@@ -143,7 +144,7 @@ static int take_header(const void *bytes, uint64_t len, struct lp_fuse_message *
 	return ret->opcode == NULL ? -ENOSYS : 0;
 }
 
-/* Extensions stand at the end. None was asked for; they are passed over. */
+/* Extensions stand at the end. None was asked for, so they are skipped. */
 static bool cut_extensions(struct rest *rest, const struct lp_fuse_message *message)
 {
 	uint32_t bytes = message->header.total_extlen * UINT32_C(8);
@@ -203,6 +204,6 @@ static_assert(LP_FUSE_WRITE_MAX <= LP_STORE_READ_MAX, "what the kernel may ask f
 uint16_t lp_fuse_pages_max(uint64_t page_bytes)
 {
 	uint64_t cnt = LP_FUSE_WRITE_MAX / LP_MAX(page_bytes, UINT64_C(4096));
-	/* No such kernel is known. */
+	/* No known kernel has such pages. */
 	return (uint16_t)LP_MAX(cnt, UINT64_C(1));
 }

@@ -6,11 +6,11 @@
  * Errors: -ENOSYS, an opcode that the table does not have; -EINVAL, a message that breaks it.
  * Limits: LP_FUSE_WRITE_MAX, LP_FUSE_NAMES_MAX.
  *
- * A message is a header, a part of fixed size, names that end in a zero byte, and data whose length
- * the fixed part says. All lengths are checked here, once. What a decoded message points to lies
- * within its bytes, and nothing is left over. What the numbers mean is not checked. A write's data,
- * and the items of a batch of forgets, need not lie behind the head: only their length is looked
- * at.
+ * A message is a header, a part of fixed size, names that end in a zero byte, and data. The fixed
+ * part gives the length of the data. All lengths are checked here, once. All pointers of a decoded
+ * message lie within its bytes, and no bytes are left over. The meaning of the numbers is not
+ * checked. A write's data, and the items of a batch of forgets, need not lie behind the head: only
+ * their length is checked.
  */
 #ifndef LP_FUSE_PROTO_H
 #define LP_FUSE_PROTO_H
@@ -69,7 +69,7 @@ enum lp_fuse_data {
 	LP_FUSE_DATA_WRITE,   /* as long as the write says */
 	LP_FUSE_DATA_XATTR,   /* behind the name */
 	LP_FUSE_DATA_FORGETS, /* as many as the batch says */
-	LP_FUSE_DATA_ANY      /* whatever there is */
+	LP_FUSE_DATA_ANY      /* of any length */
 };
 
 struct lp_fuse_opcode {
@@ -90,20 +90,21 @@ struct lp_fuse_message {
 	uint32_t data_bytes;
 };
 
-/* All that are known are below. */
+/* All known opcodes are below. */
 #define LP_FUSE_OPCODES 64u
-/* NULL: there is no such. */
+/* NULL: there is no such opcode. */
 const struct lp_fuse_opcode *lp_fuse_opcode_find(uint32_t opcode);
 
-/* len is that of the message; of a write or forgets only the head need be there. With an error the
- * header is valid nevertheless, if len is at least that of one. */
+/* len is the length of the whole message. Of a write or of forgets only the head need be there.
+ * After an error the header is valid nevertheless, if len is at least a header's length. */
 int lp_fuse_decode(const void *bytes, uint32_t len, struct lp_fuse_message *ret) LP_MUST_CHECK;
-/* The same of a message in two pieces: header and fixed part, at least a header; and all else. */
+/* The same for a message in two pieces: header and fixed part (at least a header), and the rest. */
 int lp_fuse_decode_split(const void *head, uint32_t head_len, const void *rest, uint32_t rest_len,
 			 struct lp_fuse_message *ret) LP_MUST_CHECK;
 
-/* How many pages of the kernel's, of so many bytes, a request may have. A direct read asks for as
- * many, whatever their size, so together they are LP_FUSE_WRITE_MAX: what is longer is refused. */
+/* How many pages of page_bytes the kernel may put into one request. A direct read asks for that
+ * many pages, whatever their size. Together they are LP_FUSE_WRITE_MAX, because longer requests are
+ * refused. */
 uint16_t lp_fuse_pages_max(uint64_t page_bytes);
 
 #endif

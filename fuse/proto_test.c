@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's messages against the table. Each opcode is given a message of exactly its length,
- * which must pass, and then every shorter and longer one, which must not; lengths inside a message
- * are lied about. What is decoded must lie within the bytes. */
+/* The kernel's messages against the table. Each opcode gets a message of exactly its length, which
+ * must pass, and then every shorter and longer one, which must not. Lengths inside a message are
+ * wrong, too. All decoded parts must lie within the bytes. */
 #include "fuse/proto.h"
 
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void build(struct built *built, uint32_t code)
 	seal(built);
 }
 
-/* On memory of exactly that length, so that a sanitizer sees who reads too far. */
+/* In memory of exactly that length, so that a sanitizer sees a read beyond it. */
 static int decode(const struct built *built, struct lp_fuse_message *ret)
 {
 	uint8_t *copy = malloc(built->len);
@@ -165,7 +165,7 @@ static void test_header(void **state)
 	memcpy(built.bytes + offsetof(struct fuse_in_header, total_extlen), &extension,
 	       sizeof(extension));
 	assert_int_equal(decode(&built, &message), -EINVAL);
-	/* One that fits is passed over. */
+	/* An extension that fits is skipped. */
 	build(&built, FUSE_MKDIR);
 	add(&built, (uint8_t[8]){1, 2, 3}, 8);
 	seal(&built);
@@ -189,7 +189,7 @@ static void test_counts(void **state)
 	assert_int_equal(message.data_bytes, 32);
 	memcpy(built.bytes + 40, &wrong, sizeof(wrong));
 	assert_int_equal(decode(&built, &message), -EINVAL);
-	/* 2^28 + 2 of 16 bytes each are 32 bytes, if one does not look. */
+	/* 2^28 + 2 items of 16 bytes each overflow to 32 bytes. */
 	wrong = (UINT32_C(1) << 28) + 2;
 	memcpy(built.bytes + 40, &wrong, sizeof(wrong));
 	assert_int_equal(decode(&built, &message), -EINVAL);
@@ -239,7 +239,8 @@ static void test_names(void **state)
 	assert_int_equal(decode(&built, &message), -EINVAL);
 }
 
-/* Whatever the kernel's pages are, as many as it may have in a request are what a read may be. */
+/* Whatever the size of the kernel's pages, the most pages of a request are the most bytes of a
+ * read. */
 static void test_pages(void **state)
 {
 	(void)state;

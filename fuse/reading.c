@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A handle is the table's number, the slot's and the slot's generation; a slot's state says whether
- * that generation is open, and whether somebody has taken it. Closed slots go to a stack that any
- * thread may push to and only the table's thread empties, wholly: so there is no ABA.
+ * that generation is open, and whether a request has taken it. Closed slots go to a stack. Any
+ * thread may push to it, and only the table's thread takes from it, always the whole stack, so
+ * there is no ABA.
  *
- * Ranges are mostly asked for one after the other, so the place of the last one is remembered; any
- * other is looked for from the beginning. */
+ * Callers mostly ask for ranges one after the other, so the place of the last one is remembered.
+ * The search for any other range starts at the beginning. */
 #include "fuse/reading.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ static_assert(((uint64_t)LPI_READING_RANGES_MAX << LPI_READING_INSERTION_BITS) -
 int lpi_readings_init(struct lpi_readings *readings)
 {
 	*readings = (struct lpi_readings){.owner_idx = 0};
-	/* Pages that nobody has used are no memory yet. */
+	/* Unused pages take no memory. */
 	readings->slots = calloc(LPI_READINGS_MAX, sizeof(*readings->slots));
 	return readings->slots == NULL ? -ENOMEM : 0;
 }
@@ -221,7 +222,7 @@ void lpi_reading_learn_shard(struct lpi_reading *reading, uint32_t shard_idx)
 	reading->bounds[0] = (uint8_t)shard_idx;
 }
 
-/* False: no more than there is now. */
+/* Allocates more room for bounds. False: not possible. */
 static bool grow(struct lpi_reading *reading)
 {
 	struct lpi_readings *table = reading->table;
@@ -243,7 +244,7 @@ static bool grow(struct lpi_reading *reading)
 	return true;
 }
 
-/* Half of it. */
+/* Forgets the older half of the ranges. */
 static void forget_oldest(struct lpi_reading *reading)
 {
 	uint32_t at = 0;

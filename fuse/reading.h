@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readings: what an open directory's handle remembers of how it was read (rule N4).
+/* Readings: what the handle of an open directory remembers between calls (rule N4).
  *
  * Threads: a table belongs to one channel, which opens readings there. Any thread may take one
  *   while it serves a request, and close it. The kernel has one request at a time for each handle.
@@ -8,8 +8,8 @@
  * Memory: names between ranges, up to limits; without memory the oldest are forgotten.
  * Limits: LPI_READINGS_MAX open at once in a table, LPI_READING_BYTES_MAX, LPI_READINGS_BYTES_MAX.
  *
- * With a reading, a call costs what it returns, and can go on from any offset ever told, whatever
- * was made or removed meanwhile.
+ * With a reading, the cost of a call depends only on the entries that it returns. A call can go on
+ * from any offset ever told, whatever entries were made or removed meanwhile.
  *   - As it goes along, a reading cuts the fragments of the directory into ranges of names, one
  *     answer long. A range keeps its place whatever happens to the names in it.
  *   - A range is told in the order of insertion, which for an entry never changes. So an offset is
@@ -29,31 +29,31 @@
 #define LPI_READINGS_MAX           4096u               /* open at once, of one table */
 #define LPI_READING_BYTES_MAX      (UINT32_C(1) << 20) /* of names between ranges, of one reading */
 #define LPI_READINGS_BYTES_MAX     (UINT64_C(16) << 20) /* the same of all of a table */
-#define LPI_READING_OWN_BYTES      1024u                /* of those there is always room */
+#define LPI_READING_OWN_BYTES      1024u                /* room for these names is always there */
 #define LPI_READING_RANGES_MAX     ((UINT32_C(1) << 20) - 1)
 #define LPI_READING_INSERTION_BITS 43u /* of an offset */
 
 struct lpi_reading {
-	/* The table's. */
+	/* The table's fields. */
 	_Atomic uint64_t state;
 	struct lpi_readings *table;
 	struct lpi_reading *next_free;
 	struct lp_ino dir;
 
-	/* The beginnings of ranges, each: shard, length of the name behind which it begins, that
-	 * name. */
+	/* The beginnings of ranges. Each is a shard, the length of the name behind which the range
+	 * begins, and that name. */
 	uint8_t *bounds;
-	uint32_t bounds_bytes; /* that there is room for */
+	uint32_t bounds_bytes; /* allocated bytes of bounds */
 	uint32_t used;
-	uint32_t first; /* range whose beginning is the first in bounds */
-	uint32_t cnt;   /* of ranges; but for a whole reading the last has no end yet */
+	uint32_t first; /* the range whose beginning is the first in bounds */
+	uint32_t cnt;   /* of ranges; unless is_whole, the last one has no end yet */
 	bool is_whole;
 	uint32_t seen_nr; /* a range whose place in bounds is known */
 	uint32_t seen_at;
 	uint64_t before[LP_SHARDS_MAX]; /* insertions from this one on are not told; 0: not known */
-	uint64_t end_offset;            /* nothing is behind it; 0: not known */
+	uint64_t end_offset;            /* no entry is behind it; 0: not known */
 
-	/* Where the request that has taken it is. */
+	/* The position of the request that has taken the reading. */
 	uint32_t nr;
 	uint64_t behind;
 	uint64_t told_offset; /* of the last entry */
@@ -62,50 +62,53 @@ struct lpi_reading {
 
 struct lpi_readings {
 	struct lpi_reading *slots;
-	uint32_t slots_used; /* those before it have been open once */
+	uint32_t slots_used; /* slots before it have been open at least once */
 	uint32_t owner_idx;
 	struct lpi_reading *free;
-	_Atomic(struct lpi_reading *) closed; /* by any thread: to become free */
+	_Atomic(struct lpi_reading *) closed; /* closed by any thread; to be put on the free list */
 	_Atomic uint64_t bytes;
 };
 
-/* -ENOMEM. Its owner sets owner_idx, which is below 256, before the first open: handles say it. */
+/* -ENOMEM. The owner sets owner_idx, which is below 256, before the first open, because handles
+ * contain it. */
 int lpi_readings_init(struct lpi_readings *readings) LP_MUST_CHECK;
 void lpi_readings_fini(struct lpi_readings *readings);
 
-/* The handle of a directory that was opened; 0: there is none left. On the table's thread. */
+/* The handle of a directory that was opened; 0: no slot is free. On the table's thread. */
 uint64_t lpi_readings_open(struct lpi_readings *readings, struct lp_ino dir);
-/* Whose table a handle says that it is of. */
+/* The owner_idx that the handle contains. */
 uint32_t lpi_reading_owner(uint64_t handle);
-/* NULL: there is no such, or it is taken. */
+/* NULL: there is no such reading, or it is taken. */
 struct lpi_reading *lpi_readings_take(struct lpi_readings *readings, uint64_t handle,
 				      struct lp_ino dir);
 void lpi_reading_give_back(struct lpi_reading *reading);
-/* One that does not exist is as good as closed; one that is taken stays for ever. */
+/* A reading that does not exist counts as closed. A reading that is taken stays for ever. */
 void lpi_readings_close(struct lpi_readings *readings, uint64_t handle);
 
-/* --- Of one that is taken --------------------------------------------------------------------- */
+/* --- Calls for a reading that is taken ---------------------------------------------------------
+ */
 
 struct lpi_reading_range {
 	uint32_t shard_idx;
 	struct lp_bytes after; /* absent: from the beginning of the fragment */
 	struct lp_bytes until; /* absent: to its end */
-	bool is_open;          /* nothing of it has been told, nor is its end known */
+	bool is_open;          /* no entry of it has been told, and its end is not known */
 };
 
-/* From the beginning: what is there now. The ranges stay, and so do offsets in them. */
+/* Starts again with the entries that are there now. The ranges stay, and offsets in them stay
+ * valid. */
 void lpi_reading_rewind(struct lpi_reading *reading);
-/* Sets nr and behind to an offset, of 0 the beginning. -ENOENT: its place has been forgotten;
- * -EINVAL: it never was one. */
+/* Sets nr and behind to an offset; 0 is the beginning. -ENOENT: the offset's place has been
+ * forgotten. -EINVAL: it never was an offset. */
 int lpi_reading_seek(struct lpi_reading *reading, uint64_t offset) LP_MUST_CHECK;
 uint64_t lpi_reading_offset(const struct lpi_reading *reading, uint64_t insertion);
-/* The range nr. False: all have been told. */
+/* Range number nr. False: all ranges have been told. */
 bool lpi_reading_range(struct lpi_reading *reading, struct lpi_reading_range *ret);
-/* Which shard the only fragment of a directory is on that is not spread: while there is one range
- * only, which begins there. */
+/* Sets the shard of the only fragment of a directory that is not spread. Only while there is one
+ * range, which begins there. */
 void lpi_reading_learn_shard(struct lpi_reading *reading, uint32_t shard_idx);
-/* The open range ends here: another one begins, in a fragment of shard_idx behind the name. -EFBIG:
- * there are too many. */
+/* Ends the open range and begins another one, in a fragment of shard_idx behind the name. -EFBIG:
+ * there are too many ranges. */
 int lpi_reading_next_range(struct lpi_reading *reading, uint32_t shard_idx,
 			   struct lp_bytes after) LP_MUST_CHECK;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readings: whose they are, what they remember of ranges, and what they forget when there is too
- * much of it. That no entry is told twice or missed is in channel_dirs_test.c. */
+/* Readings: their handles, the ranges that they remember, and the ranges that they forget at the
+ * limit. channel_dirs_test.c checks that no entry is told twice or missed. */
 #include "fuse/reading.h"
 
 #include <errno.h>
@@ -101,7 +101,7 @@ static void *close_some(void *arg)
 	}
 }
 
-/* What one thread opens others take and close. */
+/* One thread opens readings; others take and close them. */
 static void test_threads(void **state)
 {
 	(void)state;
@@ -160,7 +160,7 @@ static void test_ranges(void **state)
 		assert_range(reading, 1, 2, "m", "");
 		assert_range(reading, 2, 3, "", "");
 		assert_range(reading, 0, 2, "", "m");
-		/* Ranges outlive a rewind; what was made since then does not count. */
+		/* Ranges survive a rewind; entries made since then do not count. */
 		reading->before[2] = 9;
 		lpi_reading_rewind(reading);
 		assert_int_equal(reading->before[2], 0);
@@ -206,8 +206,8 @@ static const char *name_of(uint32_t nr)
 	return name;
 }
 
-/* With more names than are kept the oldest go, and only these: what they were is not told wrongly,
- * but not at all. All memory is accounted for. */
+/* With more names than are kept, the oldest are dropped, and only these. Their offsets are refused,
+ * not answered wrongly. All memory is accounted for. */
 static void test_forgets(void **state)
 {
 	(void)state;
@@ -229,7 +229,7 @@ static void test_forgets(void **state)
 	}
 	reading->nr = reading->first - 1;
 	lp_test_err(-ENOENT, lpi_reading_seek(reading, lpi_reading_offset(reading, 5)));
-	/* Who begins again finds a beginning. */
+	/* A rewind finds the beginning. */
 	lpi_reading_rewind(reading);
 	assert_range(reading, 0, 0, "", "");
 	lpi_reading_give_back(reading);
@@ -238,7 +238,7 @@ static void test_forgets(void **state)
 	lpi_readings_fini(&readings);
 }
 
-/* Others have used up what a table may have: each has a little of its own. */
+/* Others have used up the table's limit: each reading has a little memory of its own. */
 static void test_no_memory(void **state)
 {
 	(void)state;

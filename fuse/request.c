@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps that all opcodes share, the answers, and the end.
  *
- * An answer is one writev, of a header and what follows it: the kernel copies it in the call; or it
- * goes where the request was, if that came by io_uring. It fails when nobody waits for it any more
- * (ENOENT: the request was aborted) or there is no connection; there is nobody to be told of that
- * then. */
+ * An answer is one writev of a header and its data, which the kernel copies in the call. The answer
+ * to a request that came by io_uring goes to the request's entry instead. An answer fails if the
+ * request was aborted (ENOENT) or the connection has ended. No caller waits then, so the failure is
+ * ignored. */
 #include "fuse/request.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static const struct lp_sm_state states[LPI_FUSE_STATE_CNT] = {
 const struct lp_sm_table lpi_fuse_request_table = {
 	.name = "mount request", .states = states, .state_cnt = LPI_FUSE_STATE_CNT};
 
-/* The most that is gathered into one answer: header and the pieces of a read. */
+/* Most segments of one answer: the header and the pieces of a read. */
 #define ANSWER_IOVS  1024u
 #define MADE_ATTR_NS (10 * LP_NS_PER_MS)
 
@@ -54,7 +54,7 @@ bool lpi_fuse_is_dsync(const struct lpi_fuse_request *request)
 	case FUSE_WRITE:
 		return (in->write.flags & O_DSYNC) != 0 &&
 		       (in->write.write_flags & FUSE_WRITE_CACHE) == 0;
-	/* These come without the flags. */
+	/* These come without the open's flags. */
 	case FUSE_FALLOCATE:
 		return (in->fallocate.fh & LPI_FUSE_HANDLE_DSYNC) != 0;
 	case FUSE_COPY_FILE_RANGE:
@@ -73,7 +73,7 @@ struct lp_ns_op *lpi_fuse_op(struct lpi_fuse_request *request, enum lp_ns_opcode
 	op->opcode = opcode;
 	op->complete = completed;
 	op->is_mounts = true;
-	/* Without a sync the last moments may be lost (rule M1). */
+	/* Without a sync, the last changes may be lost (rule M1). */
 	bool is_durable = behaviour->sync || lpi_fuse_is_dsync(request);
 	op->ack = is_durable ? LP_ACK_DURABLE : LP_ACK_ORDERED;
 	op->who.uid = behaviour->squash_uid == UINT32_MAX ? header->uid : behaviour->squash_uid;
@@ -164,8 +164,8 @@ void lpi_fuse_end(struct lpi_fuse_request *request, int err)
 		lpi_fuse_give_back(request, lpi_fuse_channel_ended);
 }
 
-/* What is ours alone has another name outside; what is too large to be kept, too, but not a list
- * that is too long to be told. */
+/* Errors that only Lapis has get another name outside. So does the error for a value too large to
+ * be kept, but not for a list that is too long for the caller's buffer. */
 int lpi_fuse_errno_of(const struct lpi_fuse_request *request, int err)
 {
 	if (err == -EBADMSG || err == -EUCLEAN || err == -EAGAIN || err < -511)
@@ -191,7 +191,7 @@ bool lpi_fuse_tell(struct lpi_fuse_request *request, const void *bytes, size_t l
 
 void lpi_fuse_answer_bytes(struct lpi_fuse_request *request, const void *bytes, size_t len)
 {
-	(void)lpi_fuse_tell(request, bytes, len); /* nobody waits for it any more */
+	(void)lpi_fuse_tell(request, bytes, len); /* if it fails, no caller waits for it any more */
 	lpi_fuse_end(request, 0);
 }
 
@@ -249,8 +249,8 @@ void lpi_fuse_split_time(int64_t ns, uint64_t *ret_s, uint32_t *ret_ns)
 	*ret_ns = (uint32_t)(ns - s * second);
 }
 
-/* In 512 bytes. A small file has no block of its own, but is no hole, and there are programs that
- * take a file of no blocks for one. */
+/* In units of 512 bytes. A small file has no block of its own, but has no hole. Some programs take
+ * a file of no blocks for a hole. */
 static uint64_t sectors(const struct lp_attrs *attrs)
 {
 	bool may_be_inline =
@@ -286,9 +286,9 @@ uint64_t lpi_fuse_entry_ns(const struct lpi_fuse_request *request)
 	return is_mute(request) ? 0 : request->channel->options.behaviour.entry_ns;
 }
 
-/* Where it believes no attributes it asks for the size before each read, and keeps the old one if
- * another change meets that answer; so it had better ask for the data. What is mapped it keeps, and
- * is told of. */
+/* Without cached attributes the kernel asks for the size before each read. It keeps the old size if
+ * another change comes during that answer. So it had better bypass the cache and ask for the data.
+ * Mapped pages stay cached, and the kernel is told of changes to them. */
 bool lpi_fuse_is_direct(const struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_behaviour *behaviour = &request->channel->options.behaviour;
@@ -296,9 +296,9 @@ bool lpi_fuse_is_direct(const struct lpi_fuse_request *request)
 	       (behaviour->attr_ns == 0 || is_mute(request));
 }
 
-/* What the kernel has of the data is right as long as it can be told of changes. What it drops by
- * itself behind an open it drops without a lock, beside writes that are on their way. So it does
- * that only where an access time wants it, and that is noted. */
+/* Cached data is right as long as the kernel can be told of changes. When the kernel drops the
+ * cache of a file at an open, it takes no lock, and writes may be on their way. So it is only made
+ * to do that where an access time needs it, and the drop is noted. */
 uint32_t lpi_fuse_open_flags(const struct lpi_fuse_request *request, bool is_due)
 {
 	if (lpi_fuse_is_direct(request))
@@ -306,8 +306,8 @@ uint32_t lpi_fuse_open_flags(const struct lpi_fuse_request *request, bool is_due
 	return is_mute(request) || is_due ? 0 : FOPEN_KEEP_CACHE;
 }
 
-/* What it is answered to these it takes for the newest of an inode that it may have known before,
- * whatever it was told while the answer was on its way. */
+/* Whether the kernel takes the attributes in the answer for the newest of an inode that it may have
+ * known before, even if it was told of a change while the answer was on its way. */
 static bool is_taken_unseen(const struct lpi_fuse_request *request)
 {
 	uint32_t opcode = request->message.header.opcode;
@@ -315,8 +315,9 @@ static bool is_taken_unseen(const struct lpi_fuse_request *request)
 	       !request->channel->options.behaviour.is_only_door;
 }
 
-/* Of an inode that it makes it takes them unseen, too, if it is told between making and filling it:
- * within one system call of the caller's. What follows right behind a create need not ask again. */
+/* Whether the request makes an inode. The kernel also takes its attributes for the newest if it is
+ * told of a change between making and filling its inode, which is within one system call. So
+ * requests that come right after a create need not ask again. */
 static bool is_made(const struct lpi_fuse_request *request)
 {
 	uint32_t opcode = request->message.header.opcode;
@@ -333,16 +334,17 @@ uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request)
 	return is_made(request) ? LP_MIN(attr_ns, MADE_ATTR_NS) : attr_ns;
 }
 
-/* Whether a change of the data by somebody else takes bits of the mode. The kernel asks for that,
- * and yet goes on believing the mode: after a write it forgets sizes and times only. */
+/* Whether a change of the data by another user takes bits of the mode. The kernel asks for that
+ * change, but goes on believing the old mode: after a write it forgets sizes and times only. */
 static bool may_lose_bits(const struct lp_attrs *attrs)
 {
 	return attrs->type == LP_INODE_TYPE_FILE &&
 	       lpi_fuse_mode_killed(attrs->mode, true) != attrs->mode;
 }
 
-/* Of what is being freed nobody is told when that ends, so it asks. So it does for what may lose
- * its privileges: no program is to be run with those that are gone (rule M5). */
+/* The end of a free that is under way is not told to the kernel, so the kernel must ask each time.
+ * The same holds for a file that may lose its privileges: no program may run with privileges that
+ * are gone (rule M5). */
 uint64_t lpi_fuse_attrs_ns(const struct lpi_fuse_request *request, const struct lp_attrs *attrs)
 {
 	return attrs->is_freeing || may_lose_bits(attrs) ? 0 : lpi_fuse_attr_ns(request);
@@ -404,8 +406,8 @@ void lpi_fuse_let_go(struct lpi_fuse_request *request, struct lp_ino ino)
 uint16_t lpi_fuse_mode_killed(uint16_t mode, bool is_stranger)
 {
 	unsigned killed = mode & ~(unsigned)S_ISUID;
-	/* Without the group's right to execute the bit gives nobody anything now. Who could set it
-	 * himself does not lose it. */
+	/* If the group may not execute the file, the bit gives no rights now. A caller that may set
+	 * the bit does not lose it. */
 	if ((mode & S_IXGRP) != 0 || is_stranger)
 		killed &= ~(unsigned)S_ISGID;
 	return (uint16_t)killed;

@@ -48,11 +48,13 @@ uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64
 	return lpi_fuse_copy_pieces(segs, seg_cnt, offset, NULL, ret_crcs);
 }
 
-/* Where the end is says the store, for its kernel may not have heard of what others appended. One
- * that writes back, or directly, cuts what it writes into requests that come in any order, so then
- * it is where the kernel says; and where it writes back at all the end is its own, for it may have
- * more than it has handed over (mount F6). Of a handle of FOPEN_DIRECT_IO requests come in order
- * only if that was to be so from the mount's start on, and not since the kernel cannot be told. */
+/* Whether requests come in order, so that an append goes to the end that the store knows. The
+ * kernel's end may be old, because others may have appended. A kernel that writes back, or writes
+ * directly, cuts its data into requests that come in any order, so the kernel's offset counts then.
+ * Where the kernel writes back at all, the end is the kernel's, because it may hold data that it
+ * has not handed over (mount F6). Requests by a handle of FOPEN_DIRECT_IO come in order only if the
+ * mount asked for that at its start. If it began to bypass the cache later, because the kernel
+ * could not be told of changes, they do not. */
 static bool comes_in_order(const struct lpi_fuse_request *request)
 {
 	const struct fuse_write_in *in = &request->message.in.write;
@@ -69,7 +71,7 @@ uint64_t lpi_fuse_write_offset(const struct lpi_fuse_request *request)
 	return is_append ? LP_STORE_APPEND : in->offset;
 }
 
-/* Checksums of what is appended are of pieces as if the end were on the grid. */
+/* Checksums of an append are made for pieces as if the end were on the grid. */
 uint64_t lpi_fuse_write_grid(const struct lpi_fuse_request *request)
 {
 	uint64_t offset = lpi_fuse_write_offset(request);
@@ -79,7 +81,7 @@ uint64_t lpi_fuse_write_grid(const struct lpi_fuse_request *request)
 bool lpi_fuse_is_uncached(const struct lpi_fuse_request *request)
 {
 	const union lp_fuse_in *in = &request->message.in;
-	/* The owner of locks is named only of what a program's buffer is read or written by. */
+	/* The kernel names a lock owner only for a read or write of a program's buffer. */
 	if (request->message.header.opcode == FUSE_READ)
 		return (in->read.read_flags & FUSE_READ_LOCKOWNER) != 0;
 	return (in->write.write_flags & FUSE_WRITE_LOCKOWNER) != 0 &&

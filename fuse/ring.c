@@ -9,13 +9,13 @@
  *                     the ring of the thread that did the work, whoever had it before
  *   lost              the connection has ended, or the kernel did not take the command
  *
- * The message is decoded where it lies, and stays there until it is answered. Only a write's data
- * is copied, to buffers of the thread that works on it, for the store may keep those longer than
- * the kernel leaves the entry alone.
+ * The message is decoded in the entry, and stays there until it is answered. Only a write's data is
+ * copied, to buffers of the thread that works on it. The store may keep those longer than the
+ * kernel leaves the entry alone.
  *
- * The kernel looks for an answer by the number that its request had, not by who had the entry: that
- * is why a thread can answer what another one has fetched. It takes the entry that came last for
- * the next request, so while one thread does all that is asked, it has it. */
+ * The kernel finds the request of an answer by its number, not by the thread that had the entry. So
+ * a thread can answer a request that another one has fetched. For the next request the kernel takes
+ * the entry that came last. So while one thread does all the work, it also gets the entries. */
 #include "fuse/ring.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@
 #define PARAMETER "/sys/module/fuse/parameters/enable_uring"
 #define POSSIBLE  "/sys/devices/system/cpu/possible"
 #define RETRY_NS  (2 * LP_NS_PER_MS)
-/* The part of a large SQE that is for the command. */
+/* Bytes of a large SQE for the command. */
 #define COMMAND_BYTES 80u
 #define PAYLOAD_BYTES LP_FUSE_WRITE_MAX
 
@@ -43,7 +43,7 @@ static_assert(sizeof(struct lpi_fuse_ring_head) == 288 && sizeof(struct lpi_fuse
 static_assert(sizeof(struct fuse_in_header) + LPI_FUSE_RING_HEAD_BYTES <= LPI_FUSE_INLINE_BYTES,
 	      "both heads are inline");
 
-/* --- What the kernel has ---------------------------------------------------------------------- */
+/* --- Features of the kernel ------------------------------------------------------------------- */
 
 /* The first line of a small file; false: there is none. */
 static bool read_line(const char *path, char *line, int bytes)
@@ -62,7 +62,7 @@ bool lp_fuse_ring_is_on(void)
 	return read_line(PARAMETER, line, sizeof(line)) && line[0] == 'Y';
 }
 
-/* The kernel has a queue for each of these, by their count. */
+/* Counts the CPUs of the list: the kernel has a queue for each. */
 uint32_t lpi_fuse_ring_count(const char *possible)
 {
 	uint64_t cnt = 0;
@@ -116,7 +116,7 @@ static int decode(const struct lpi_fuse_entry *entry, struct lpi_fuse_request *r
 	uint32_t rest_bytes = head->tail.payload_bytes;
 	memcpy(to, head->in_out, sizeof(message->header));
 	memcpy(&message->header, to, sizeof(message->header));
-	/* How long the fixed part is nobody says. */
+	/* The ring does not give the length of the fixed part. */
 	uint64_t outside = (uint64_t)rest_bytes + sizeof(message->header);
 	uint64_t fixed_bytes = message->header.len - outside;
 	if (rest_bytes > PAYLOAD_BYTES || message->header.len < outside ||
@@ -125,7 +125,7 @@ static int decode(const struct lpi_fuse_entry *entry, struct lpi_fuse_request *r
 	memcpy(to + sizeof(message->header), head->op_in, fixed_bytes);
 	uint32_t head_bytes = (uint32_t)(sizeof(message->header) + fixed_bytes);
 	int err = lp_fuse_decode_split(to, head_bytes, entry->payload->data, rest_bytes, message);
-	/* What has no answer comes by the descriptors. */
+	/* Requests without an answer come by the descriptors. */
 	return err == 0 && message->opcode->is_silent ? -EINVAL : err;
 }
 
@@ -148,7 +148,7 @@ static bool begin(struct lpi_fuse_request *request)
 			(struct lp_seg){.buf = entry->payload, .len = message->in.write.size};
 		request->seg_cnt = 1;
 		bool is_adopted = lpi_fuse_adopt_data(request);
-		request->seg_cnt = 0; /* they are not its own */
+		request->seg_cnt = 0; /* the segments belong to the entry */
 		if (!is_adopted)
 			return false;
 	}
@@ -200,7 +200,7 @@ static bool take(struct lp_fuse_channel *channel, struct lpi_fuse_entry *entry)
 	return true;
 }
 
-/* As many as there are now: one that finds no buffers waits again. */
+/* Only the requests that wait now: one that finds no buffers waits again. */
 static void work_off(struct lp_fuse_channel *channel)
 {
 	struct lpi_fuse_entries now;
@@ -227,7 +227,8 @@ static bool is_for_now(int err)
 	return err == -ENOMEM || err == -EAGAIN || err == -EINTR;
 }
 
-/* Who asked would wait for ever, and nobody else can answer him. */
+/* An answer was lost: its caller would wait for ever, and only the end of the connection ends the
+ * wait. */
 static void end_connection(struct lp_fuse_ring *ring, int err)
 {
 	if (atomic_exchange(&ring->is_broken, true))
@@ -238,7 +239,8 @@ static void end_connection(struct lp_fuse_ring *ring, int err)
 		ring->end(ring->end_arg);
 }
 
-/* Who asked waits for the answer until the kernel has taken it, or does not want it. */
+/* The kernel refused a command. The caller waits for its answer until the kernel has taken it, or
+ * does not want it any more. */
 static void failed(struct lpi_fuse_entry *entry)
 {
 	struct lp_fuse_channel *channel = entry->channel;
@@ -258,7 +260,7 @@ static void failed(struct lpi_fuse_entry *entry)
 	}
 }
 
-/* A request is in it, if nothing has failed. */
+/* The entry has a request in it, unless the command failed. */
 static void completed(struct lp_io *io)
 {
 	struct lpi_fuse_entry *entry = LP_CONTAINER_OF(io, struct lpi_fuse_entry, io);
@@ -291,7 +293,7 @@ bool lpi_fuse_ring_answer(struct lpi_fuse_request *request, struct fuse_out_head
 	entry->request = NULL;
 	if (channel->is_gone || channel->is_stopping)
 		return false;
-	if (bytes > PAYLOAD_BYTES) { /* more was asked for than there is room for */
+	if (bytes > PAYLOAD_BYTES) { /* the answer is longer than the payload */
 		header->error = -EIO;
 		header->len = sizeof(*header);
 		cnt = 0;
@@ -390,7 +392,7 @@ int lp_fuse_ring_new(uint64_t bytes_max, uint32_t queue_cnt, struct lp_fuse_ring
 	ring->held_cnts = calloc(ring->queue_cnt, sizeof(*ring->held_cnts));
 	bool is_short = ring->entries == NULL || ring->heads == NULL || ring->held_cnts == NULL;
 	int err = is_short ? -ENOMEM : 0;
-	/* Only what requests have needed takes memory. */
+	/* Only the parts that requests have used take memory. */
 	if (err == 0)
 		err = lp_bufs_new((uint64_t)cnt * PAYLOAD_BYTES, &ring->payloads);
 	if (err < 0) {

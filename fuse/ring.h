@@ -27,7 +27,7 @@
 #include "fuse/channel.h"
 
 #define LP_FUSE_RING_DEPTH_MAX 32u /* entries of a queue */
-#define LP_FUSE_RING_DEPTH_MIN 4u  /* with fewer, one that waits long is in the way of others */
+#define LP_FUSE_RING_DEPTH_MIN 4u  /* with fewer, one entry that waits long delays the others */
 
 /* The kernel's from 6.14 on; linux-libc-dev of Debian 12 does not have it. */
 #define LPI_FUSE_OVER_IO_URING         (UINT64_C(1) << 41)
@@ -43,7 +43,7 @@ struct lpi_fuse_ring_tail {
 	uint64_t reserved;
 };
 
-/* A header; the part of fixed size; and what they belong to. */
+/* A header, the part of fixed size, and the ids of the entry. */
 struct lpi_fuse_ring_head {
 	uint8_t in_out[LPI_FUSE_RING_HEAD_BYTES];
 	uint8_t op_in[LPI_FUSE_RING_HEAD_BYTES];
@@ -62,17 +62,17 @@ struct lp_fuse_ring;
 
 struct lpi_fuse_entry {
 	struct lp_io io;
-	struct lp_list_node node;         /* of those that wait for room */
+	struct lp_list_node node;         /* in the list of entries that wait for room */
 	struct lp_fuse_ring *ring;        /* constant */
 	struct lp_fuse_channel *channel;  /* whose reactor has its command, or had it last */
-	struct lpi_fuse_request *request; /* that is in it; NULL: none that has been begun */
+	struct lpi_fuse_request *request; /* the request in it; NULL: none that has been begun */
 	struct lpi_fuse_ring_head *head;  /* constant */
-	struct lp_buf *payload;           /* constant; nobody keeps it any longer */
+	struct lp_buf *payload;           /* constant; the entry alone uses it */
 	struct iovec iovs[2];
 	uint64_t commit_id;
 	uint16_t queue;
 	bool has_served;
-	bool has_answer; /* that the kernel had no memory to take */
+	bool has_answer; /* an answer that the kernel had no memory to take */
 };
 
 LP_LIST_DEFINE(lpi_fuse_entries, struct lpi_fuse_entry, node);
@@ -80,16 +80,16 @@ LP_LIST_DEFINE(lpi_fuse_entries, struct lpi_fuse_entry, node);
 struct lp_fuse_ring {
 	uint32_t queue_cnt;
 	uint32_t depth;
-	/* How a command leaves: a test has another way. */
+	/* Sends a command; a test replaces it. */
 	void (*submit)(struct lpi_fuse_entry *entry, uint32_t command);
 	struct lpi_fuse_ring_head *heads;
-	struct lp_bufs *payloads; /* of no thread: the entries have all of them, always */
+	struct lp_bufs *payloads; /* of no thread: the entries always have all of them */
 	_Atomic uint32_t
 		*held_cnts;      /* of each queue: entries whose write waits (fuse/kernel/drop.h) */
 	_Atomic bool serves;     /* a request has come */
-	_Atomic bool is_refused; /* an entry was not taken, which was said */
-	_Atomic bool is_broken;  /* nor an answer: the connection was to be ended */
-	/* Ends the connection, without waiting for that; on a channel's thread. May be NULL. */
+	_Atomic bool is_refused; /* the kernel took no entry, which was logged */
+	_Atomic bool is_broken;  /* an answer was not taken: the connection was to be ended */
+	/* Ends the connection and does not wait for it; on a channel's thread. May be NULL. */
 	void (*end)(void *arg);
 	void *end_arg;
 	struct lpi_fuse_entry *entries;
@@ -105,23 +105,25 @@ struct lpi_fuse_ring_side {
 
 /* --- For the daemon --------------------------------------------------------------------------- */
 
-/* Whether the kernel has it, switched on for connections that are made now. */
+/* Whether the kernel has FUSE over io_uring, switched on for new connections. */
 bool lp_fuse_ring_is_on(void);
-/* How many queues the kernel has: one for each CPU that there could be; 0: it does not say. */
+/* The number of the kernel's queues: one for each possible CPU. 0: the kernel does not say. */
 uint32_t lp_fuse_ring_queues(void);
-/* The same of what the kernel says: "0-3,8-11"; 0: it is nothing of that kind, or too many. */
+/* The same, from the kernel's text, such as "0-3,8-11". 0: the text has another form, or there are
+ * too many. */
 uint32_t lpi_fuse_ring_count(const char *possible);
 /* As many entries as fit bytes_max. */
 int lp_fuse_ring_new(uint64_t bytes_max, uint32_t queue_cnt,
 		     struct lp_fuse_ring **ret_ring) LP_MUST_CHECK;
 /* No command is under way. Accepts NULL. */
 void lp_fuse_ring_free(struct lp_fuse_ring *ring);
-/* Whether requests come by it; NULL: there is none. Any thread. */
+/* Whether requests come by the ring; NULL: there is none. Any thread. */
 bool lp_fuse_ring_serves(const struct lp_fuse_ring *ring);
-/* Whether an entry was refused: by the kernel's FUSE, and then the descriptors serve; or by whoever
- * is before that, and then the kernel waits for it. NULL: there is none. Any thread. */
+/* Whether an entry was refused. If the kernel's FUSE refused it, the descriptors serve. If another
+ * part of the kernel refused it before, the kernel's FUSE waits for it. NULL: there is no ring. Any
+ * thread. */
 bool lp_fuse_ring_is_refused(const struct lp_fuse_ring *ring);
-/* The same of an answer, for good: the connection was ended. */
+/* The same for an answer, finally: the connection was ended. */
 bool lp_fuse_ring_is_broken(const struct lp_fuse_ring *ring);
 
 /* --- For a channel ---------------------------------------------------------------------------- */
@@ -131,8 +133,8 @@ void lpi_fuse_ring_init(struct lp_fuse_channel *channel);
 void lpi_fuse_ring_start(struct lp_fuse_channel *channel);
 /* Something may have become free that an entry waits for. */
 void lpi_fuse_ring_go_on(struct lp_fuse_channel *channel);
-/* The answer to a request that is in an entry, on the thread where it is at work; false: nobody
- * hears it any more. */
+/* The answer to a request that is in an entry, on the thread where it is at work. False: no caller
+ * waits for it any more. */
 bool lpi_fuse_ring_answer(struct lpi_fuse_request *request, struct fuse_out_header *header,
 			  const struct iovec *iovs, uint32_t cnt);
 /* The connection has ended, and the channel stops: nothing waits any longer. */

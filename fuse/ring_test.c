@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests that come by io_uring, with a test in the kernel's place: it gets each command that
+/* Requests that come by io_uring, with a test in the kernel's place. It gets each command that
  * would have gone to a ring, puts requests into entries, and takes the answers from there. Two
- * channels over a namespace of several shards, all in simulated time. What is asked must be
- * answered once, and no entry be lost, whatever is in it (rule M4 and the like are tested where
- * they are built). */
+ * channels over a namespace of several shards, all in simulated time. Each request must be answered
+ * once, and no entry may be lost, whatever is in it (rule M4 and the like are tested where they are
+ * built). */
 #include "fuse/ring.h"
 
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static uint64_t file_in_new_dir(struct lpi_kernel *kernel, uint32_t nr)
 	return lpi_kernel_create(kernel, FUSE_CREATE, dir, "file").node;
 }
 
-/* --- What programs do ------------------------------------------------------------------------- */
+/* --- Calls of programs ------------------------------------------------------------------------ */
 
 /* Files with names, data that is small and large and not on the grid, and a long attribute. */
 static void check_file(struct lpi_kernel *kernel, uint64_t dir, uint32_t nr)
@@ -120,8 +120,8 @@ static void test_files(void **state)
 	machine_free(machine);
 }
 
-/* The thread that has answered a request has the entry that the next one comes by: of several in a
- * row for one inode the first at most takes a way through two threads. */
+/* The thread that has answered a request has the entry for the next one. Of several requests in a
+ * row for one inode, at most the first passes through two threads. */
 static void test_entry_follows(void **state)
 {
 	struct lpi_machine *machine = machine_new();
@@ -145,10 +145,10 @@ static void test_entry_follows(void **state)
 	machine_free(machine);
 }
 
-/* --- What nobody should send ------------------------------------------------------------------ */
+/* --- Hostile messages ------------------------------------------------------------------------- */
 
-/* Sends what was begun as if its fixed part had so many bytes, with a header of that length and so
- * much data behind it; returns the answer's error. */
+/* Sends the request with a fixed part, a length in the header, and data of the given lengths.
+ * Returns the answer's error. */
 static int ask_wrong(struct lpi_kernel *kernel, uint32_t fixed_bytes, uint32_t len,
 		     uint32_t payload_bytes)
 {
@@ -194,7 +194,7 @@ static void test_hostile(void **state)
 		begin_lookup(kernel);
 		assert_int_equal(ask_wrong(kernel, 0, wrong[i][0], wrong[i][1]), -EINVAL);
 	}
-	/* What has no answer does not come this way, nor what is not known. */
+	/* Requests without an answer do not come this way, nor do unknown ones. */
 	static const uint32_t opcodes[] = {FUSE_FORGET, FUSE_BATCH_FORGET, FUSE_INTERRUPT};
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(opcodes); i++) {
 		uint32_t bytes = lp_fuse_opcode_find(opcodes[i])->fixed_bytes;
@@ -204,7 +204,7 @@ static void test_hostile(void **state)
 	}
 	lpi_kernel_begin(kernel, 4711, 1);
 	assert_int_equal(ask_wrong(kernel, 0, 40, 0), -ENOSYS);
-	/* More than there is room for. */
+	/* More than the payload's room. */
 	const struct fuse_read_in in = {.size = UINT32_MAX};
 	lpi_kernel_begin(kernel, FUSE_READ, 1);
 	lpi_kernel_add(kernel, &in, sizeof(in));
@@ -221,7 +221,7 @@ static void test_hostile(void **state)
 
 /* --- No room, and the end --------------------------------------------------------------------- */
 
-/* All buffers that are left are somebody else's. */
+/* Takes all remaining buffers. */
 static uint32_t take_buffers(struct lpi_machine *machine, struct lp_buf **bufs, uint32_t max)
 {
 	uint32_t cnt = 0;
@@ -291,8 +291,8 @@ static void test_no_memory(void **state)
 	machine_free(machine);
 }
 
-/* The connection ends while requests wait for buffers and while others are at work: nobody is
- * answered, nothing is given to the kernel any more, and all of it stops. */
+/* The connection ends while requests wait for buffers and while others are at work. No request is
+ * answered, the kernel gets no more entries, and everything stops. */
 static void test_end(void **state)
 {
 	static struct lp_buf *bufs[16384];
@@ -316,7 +316,7 @@ static void test_end(void **state)
 	machine_free(machine);
 }
 
-/* A kernel that does not want it: the descriptors serve. */
+/* A kernel that refuses the entries: the descriptors serve. */
 static void test_refused(void **state)
 {
 	struct lpi_machine *machine = machine_new();
@@ -346,8 +346,8 @@ static void end_of_connection(void *arg)
 	ends_cnt++;
 }
 
-/* An answer that the kernel does not take at all would leave who asked waiting for ever: the
- * connection is ended, once, however many answers were under way. */
+/* If the kernel does not take an answer at all, its caller would wait for ever. So the connection
+ * is ended, once, however many answers were under way. */
 static void test_answer_refused(void **state)
 {
 	struct lpi_machine *machine = machine_new();
@@ -368,7 +368,7 @@ static void test_answer_refused(void **state)
 	machine_free(machine);
 }
 
-/* A thread without a queue of its own answers what others have fetched, and so has entries of
+/* A thread without a queue of its own answers requests that others have fetched, and has entries of
  * theirs from then on. */
 static void test_fewer_queues(void **state)
 {
@@ -409,7 +409,7 @@ static void test_depth(void **state)
 	assert_true(lp_fuse_ring_queues() >= 1);
 }
 
-/* As the kernel counts CPUs: those that there could be, not the highest number. */
+/* Counts CPUs as the kernel does: the possible ones, not the highest number. */
 static void test_count(void **state)
 {
 	(void)state;

@@ -7,7 +7,7 @@
 #include "fuse/channel_state.h"
 
 #define RETRY_NS LP_NS_PER_MS
-/* Whatever holds buffers gives some back long before: a slow device, too. */
+/* All holders of buffers give some back long before, even on a slow device. */
 #define PATIENCE_NS (30 * LP_NS_PER_S)
 
 static void start_retry(struct lp_fuse_channel *channel)
@@ -30,7 +30,7 @@ static void begin_again(struct lpi_fuse_request *request)
 		request->with_room(request);
 }
 
-/* In their order; who finds none waits again. */
+/* Tries the requests in their order. One that finds no room waits again. */
 static void retry(struct lp_timer *timer)
 {
 	struct lpi_fuse_rooms *rooms = LP_CONTAINER_OF(timer, struct lpi_fuse_rooms, retry);

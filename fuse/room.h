@@ -4,8 +4,8 @@
  * Threads: the channel's.
  * Blocking, memory: none.
  *
- * Writers may have taken all buffers, and give them back when their writes are done. A request that
- * finds none waits in its channel, which reads nothing more meanwhile.
+ * Writes may have taken all buffers, and give them back when they are done. A request that finds no
+ * buffer waits in its channel. The channel reads no more requests meanwhile.
  */
 #ifndef LP_FUSE_ROOM_H
 #define LP_FUSE_ROOM_H
@@ -20,11 +20,12 @@ struct lpi_fuse_rooms {
 void lpi_fuse_rooms_init(struct lpi_fuse_rooms *rooms);
 bool lpi_fuse_rooms_are_wanted(const struct lpi_fuse_rooms *rooms);
 
-/* The request's room, of so many bytes (at most LP_BUF_LARGE); NULL: there is none now, and `again`
- * is called when there may be. -ENOMEM is answered when that takes too long. */
+/* The request's room of so many bytes, at most LP_BUF_LARGE. NULL: there is none now, and `again`
+ * is called when there may be. If that takes too long, the request is answered -ENOMEM. */
 struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes,
 			     lpi_fuse_step_fn *again);
-/* The same where something beside the room was missing: what it has is given back. */
+/* The same where the request lacked something other than the room: gives back the room that it has.
+ */
 void lpi_fuse_wait_for_room(struct lpi_fuse_request *request, lpi_fuse_step_fn *again);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: where all buffers are taken nobody is told ENOMEM who can wait: ls, attributes and links
- * are answered when there are buffers again, and nothing is read meanwhile that would take them.
- * Method: a machine of which the test takes the buffers; one of messages of all lengths, which need
- * none but those they landed in. */
+/* Goal: when all buffers are taken, a request that can wait is not answered ENOMEM. ls, attributes
+ * and links are answered when there are buffers again, and no request is read meanwhile that would
+ * take them. Method: a machine whose buffers the test takes; messages of all lengths, which need
+ * only the buffers that they landed in. */
 #include "fuse/room.h"
 
 #include <errno.h>
@@ -113,7 +113,7 @@ static void test_waits_for_room(void **state)
 	machine_free(machine);
 }
 
-/* Somebody waits for an attribute, and there are no buffers; returns whose. */
+/* A request waits for an attribute, and there are no buffers. Returns its number. */
 static uint64_t ask_without_room(struct lpi_machine *machine, struct taken *taken)
 {
 	struct lpi_kernel *kernel = &machine->kernels[0];
@@ -125,7 +125,7 @@ static uint64_t ask_without_room(struct lpi_machine *machine, struct taken *take
 	return file.node;
 }
 
-/* After half a minute there is something else wrong, and who asks is told. */
+/* After half a minute there must be another fault, and the caller is told. */
 static void test_waits_not_for_ever(void **state)
 {
 	static struct taken taken;
@@ -150,8 +150,8 @@ static void begin_lookup(struct lpi_kernel *kernel)
 	lpi_kernel_add_name(kernel, "a");
 }
 
-/* What would take the next buffers: it is not begun before who waits has his, whichever way it
- * comes. */
+/* A request that would take the next buffers is not begun before the waiting one has its own,
+ * whichever way it comes. */
 static void test_others_wait_behind(void **state)
 {
 	static struct taken taken;
@@ -183,7 +183,7 @@ static void test_others_wait_behind(void **state)
 	}
 }
 
-/* What stops does not wait, either. */
+/* A channel that stops does not wait, either. */
 static void test_stops_without_room(void **state)
 {
 	static struct taken taken;
@@ -198,8 +198,8 @@ static void test_stops_without_room(void **state)
 	machine_free(machine);
 }
 
-/* Each length beside which a message lands in another buffer, or in one more; and as long as the
- * kernel has them. */
+/* Each length at which a message lands in another buffer, or in one more; up to the kernel's
+ * limits. */
 static void test_long_messages(void **state)
 {
 	static const uint32_t around[] = {60,   500,  600,   3960,

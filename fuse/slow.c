@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looked at when a request is answered: behind that its name may be the kernel's again. */
+/* Records slow requests when they are answered, because after the answer the kernel may reuse the
+ * memory of the name. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ void lpi_fuse_look_slow(const struct lpi_fuse_request *request, int err)
 	struct lp_fuse_channel *channel = request->channel;
 	const struct lp_fuse_message *message = &request->message;
 	const struct lp_clock *clock = lp_reactor_clock(channel->options.reactor);
-	/* The turn's beginning will do for most, which were not slow. */
+	/* The time of the turn's beginning is enough for most requests, which were not slow. */
 	uint64_t turn_ns = lp_reactor_now_ns(channel->options.reactor);
 	if (message->opcode == NULL ||
 	    !lp_slow_is(&channel->slow, turn_ns - LP_MIN(request->began_ns, turn_ns)))
@@ -61,7 +62,7 @@ uint32_t lp_fuse_channel_slow(struct lp_fuse_channel *channel, struct lp_slow_re
 	return lp_slow_read(&channel->slow, ret, max);
 }
 
-/* --- What is under way ------------------------------------------------------------------------ */
+/* --- Requests under way ----------------------------------------------------------------------- */
 
 static void fill_row(struct lp_under_way *row, const struct lpi_fuse_request *request,
 		     uint64_t now_ns)
@@ -71,7 +72,7 @@ static void fill_row(struct lp_under_way *row, const struct lpi_fuse_request *re
 	row->operation = opcode != NULL ? opcode->name : "unknown";
 	row->age_ns = now_ns - LP_MIN(request->began_ns, now_ns);
 	row->ino_nr = request->message.header.nodeid;
-	/* The rest of it may be changed by the thread that has it. */
+	/* The thread that works on the request may change its other fields. */
 	if (request->is_away) {
 		row->state = "WORK";
 		row->waits_for = "another thread";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file has three numbers: time on a processor, time of waiting for one, how often it ran. */
+/* The file has three numbers: time on a processor, time of waiting for one, number of runs. */
 #include "base/loop/contention.h"
 
 #include <fcntl.h>

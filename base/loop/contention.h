@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a thread has to wait for a processor.
+/* Contention: whether a thread has to wait for a processor.
  *
  * Threads: the one that has called init.
  * Blocking: none; one pread() of the proc file system each LP_CONTENTION_LOOK_NS.
  * Errors: none; where the kernel does not say, no thread waits.
  *
- * The scheduler writes down how long each thread was ready to run and did not (run_delay, in
- * /proc/thread-self/schedstat). A thread that has a processor whenever it wants one waits for less
- * than a hundredth of the time. A thread that must share waits for a tenth and more. So it can be
- * told whether looking for work without a sleep takes the processor away from another thread.
+ * The scheduler records how long each thread was ready to run but did not run (run_delay, in
+ * /proc/thread-self/schedstat). A thread that does not share its processor waits for less than a
+ * hundredth of the time. A thread that must share waits for a tenth and more. So a thread can know
+ * whether spinning takes the processor away from another one.
  */
 #ifndef LP_BASE_LOOP_CONTENTION_H
 #define LP_BASE_LOOP_CONTENTION_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a thread that waits for a processor is told so, one that does not is not, and where the
- * kernel says nothing nobody is. Method: a file with chosen numbers; two threads on one processor.
- */
+/* Goal: a thread that waits for a processor is found to be contended, one that does not is not, and
+ * without the kernel's numbers no thread is. Method: a file with chosen numbers; two threads on one
+ * processor. */
 #include "base/loop/contention.h"
 
 #include <pthread.h>
@@ -45,7 +45,7 @@ static void test_a_twentieth_of_the_time(void **state)
 	struct lp_contention contention;
 	uint64_t now_ns = LP_NS_PER_S;
 	lp_contention_init(&contention, path, now_ns);
-	now_ns += LP_NS_PER_S; /* what was before does not count */
+	now_ns += LP_NS_PER_S; /* earlier waits do not count */
 	assert_false(lp_contention_look(&contention, now_ns));
 	write_delay(7 * LP_NS_PER_S + 51 * LP_NS_PER_MS);
 	assert_false(lp_contention_look(&contention, now_ns + LP_CONTENTION_LOOK_NS - 1));

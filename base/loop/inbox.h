@@ -4,9 +4,9 @@
  * Threads: push and claim_wake by any; take, is_empty and the setting of `asleep` by the receiver.
  *
  * A sender links its messages into a chain, newest first, and pushes the chain with one
- * compare-and-swap; the receiver takes all there is with one exchange and turns it round. So the
- * order of each sender is kept, and a batch costs one contended operation at each end. There is
- * no "full": the messages live in bounded pools of their senders.
+ * compare-and-swap; the receiver takes all messages with one exchange and reverses their order. So
+ * the order of each sender is kept, and a batch costs one contended operation at each end. The
+ * inbox is never full: the messages live in bounded pools of their senders.
  *
  * `asleep` is half of the wake-up protocol. The receiver sets it, looks into the inbox once more,
  * and only then sleeps; the sender pushes, then looks at it. All four accesses are sequentially
@@ -42,7 +42,7 @@ static inline void lp_inbox_push(struct lp_inbox *inbox, struct lp_msg *newest,
 	} while (!atomic_compare_exchange_weak(&inbox->newest, &head, newest));
 }
 
-/* True for exactly one of the senders that find the receiver asleep: this one must wake it. */
+/* True for exactly one of the senders that find the receiver asleep. This sender must wake it. */
 static inline bool lp_inbox_claim_wake(struct lp_inbox *inbox)
 {
 	return atomic_load(&inbox->asleep) != 0 && atomic_exchange(&inbox->asleep, 0) != 0;

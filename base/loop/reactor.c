@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The turn is in lp_reactor_turn(), top to bottom; everything else serves it.
+/* The turn is in lp_reactor_turn(), top to bottom; all other functions serve it.
  *
  * The ring: SINGLE_ISSUER and DEFER_TASKRUN, so completions are only made inside our own call of
- * io_uring_enter, and TASKRUN_FLAG, so that a look at shared memory tells whether a call would
- * fetch any. A turn with nothing to submit and nothing to fetch makes no system call.
+ * io_uring_enter, and TASKRUN_FLAG, so that a flag in shared memory tells whether a call would
+ * fetch any. A turn without submissions and without completions to fetch makes no system call.
  *
- * User data is a pointer to the struct lp_io, or to one of the two things of our own, told apart
- * by the low bits: 0 alone is a wake-up sent by MSG_RING (its arrival is all it says), bit 0 set
- * is the outbox whose MSG_RING failed.
+ * User data is a pointer to the struct lp_io, or one of two values of our own. 0 is a wake-up sent
+ * by MSG_RING, which has no other content. Bit 0 set marks a pointer to the outbox whose MSG_RING
+ * failed.
  *
  * Sleeping (see base/loop/inbox.h for the protocol): a sender that finds us asleep wakes us by
  * MSG_RING if it is a reactor (the SQE leaves with its turn's submission and costs no call), by the
- * eventfd otherwise. A multishot poll watches the eventfd; its counter is never read, for each
+ * eventfd otherwise. A multishot poll watches the eventfd. Its counter is never read, because each
  * write makes a new edge.
  */
 #include "base/loop/reactor.h"
@@ -40,7 +40,8 @@ LP_LIST_DEFINE(sources, struct lp_source, node);
 #define SUBMIT_RETRY_US  1000u
 #define SPIN_BACKOFF_MAX 8u
 #define SPIN_CHECK_CLOCK 32u
-/* Events for a wait, a mean in 16ths: with more than these the next ones are let gather. */
+/* Mean events for each wait, in 16ths. With more than this the reactor sleeps at once, so that more
+ * events gather. */
 #define SPIN_CROWD_MAX 48u
 
 /* Messages to one other reactor that leave at the end of this turn. */
@@ -71,19 +72,19 @@ struct lp_reactor {
 	struct lp_msg *delivery_first; /* taken from the inbox, not yet delivered */
 	struct lp_msg *delivery_last;
 	struct sources sources;
-	bool sources_busy; /* the last poll did something */
+	bool sources_busy; /* the last poll did work */
 
 	struct outbox *dirty;
 	struct outbox outboxes[LP_REACTOR_MAX];
 
 	struct lpi_reactor_tables tables;
-	struct io_uring_probe *probe; /* NULL: the kernel would not say what it knows */
+	struct io_uring_probe *probe; /* NULL: the kernel does not report its opcodes */
 
 	uint32_t spin_losses; /* in a row */
-	uint32_t spin_skip;   /* sleeps left before the next try */
-	uint32_t crowd;       /* events that come with a wait: a mean, in 16ths */
+	uint32_t spin_skip;   /* sleeps left before the next spin */
+	uint32_t crowd;       /* events for each wait: a mean, in 16ths */
 	uint64_t crowd_seen;  /* events up to the last wait */
-	uint64_t noted;       /* of these, what others saw come */
+	uint64_t noted;       /* those of them that lp_reactor_note_events() reported */
 	struct lp_contention contention;
 
 	uint64_t phase_start_ns;
@@ -251,7 +252,7 @@ static void wake_poll_arm(struct lp_reactor *reactor)
 static void wake_poll_complete(struct lp_io *io)
 {
 	struct lp_reactor *reactor = LP_CONTAINER_OF(io, struct lp_reactor, wake_poll);
-	/* The last of a series (the completion queue had overflowed): a new one is armed. */
+	/* The poll's last completion, after an overflow of the completion queue: arms a new one. */
 	if (lp_io_is_idle(io))
 		wake_poll_arm(reactor);
 }
@@ -266,7 +267,7 @@ int lp_reactor_start(struct lp_reactor *reactor)
 					    IORING_REGISTER_ENABLE_RINGS, NULL, 0);
 		if (err < 0)
 			return err;
-		/* Saves a look-up of the descriptor per call; not had, nothing is lost. */
+		/* Saves a look-up of the descriptor in each call; optional. */
 		(void)io_uring_register_ring_fd(&reactor->ring);
 	}
 	if (reactor->options.ring)
@@ -331,7 +332,7 @@ void lp_reactor_forget_absences(struct lp_reactor *reactor)
 
 static void wake_by_eventfd(struct lp_reactor *to)
 {
-	/* EAGAIN means that the counter is at its limit: then an edge is on its way already. */
+	/* EAGAIN: the counter is at its limit, so an edge is on its way already. */
 	uint64_t one = 1;
 	ssize_t ignored = write(to->wake_fd, &one, sizeof(one));
 	(void)ignored;
@@ -369,7 +370,7 @@ static void wake_by_ring(struct lp_reactor *from, struct outbox *out)
 	io_uring_sqe_set_data64(sqe, (uint64_t)(uintptr_t)out | TAG_OUTBOX);
 }
 
-/* All messages of this turn leave: one atomic operation a receiver. */
+/* Sends all messages of this turn: one atomic operation for each receiver. */
 static void publish(struct lp_reactor *reactor)
 {
 	while (reactor->dirty != NULL) {
@@ -432,7 +433,7 @@ void lp_timer_stop(struct lp_reactor *reactor, struct lp_timer *timer)
 static uint32_t fire_timers(struct lp_reactor *reactor)
 {
 	uint32_t cnt = 0;
-	/* A timer that arms itself for "now" again must not keep this loop to itself. */
+	/* A timer that arms itself for "now" again must not keep this loop running. */
 	uint64_t armed_before = reactor->timers.insert_cnt;
 	while (cnt < reactor->options.io_budget) {
 		struct lp_timer *timer = reactor->timers.root;
@@ -479,7 +480,7 @@ void lp_source_add(struct lp_reactor *reactor, struct lp_source *source)
 {
 	LP_ASSERT(source->poll != NULL || source->flush != NULL || source->rest != NULL);
 	sources_push_back(&reactor->sources, source);
-	reactor->sources_busy = true; /* it must be asked before the first sleep */
+	reactor->sources_busy = true; /* it must be polled before the first sleep */
 }
 
 void lp_source_remove(struct lp_reactor *reactor, struct lp_source *source)
@@ -536,12 +537,12 @@ static void flush_sources(struct lp_reactor *reactor)
 /* --- The ring ------------------------------------------------------------------------------------
  */
 
-/* Submits what is prepared; completions are fetched but not handled. */
+/* Submits prepared SQEs; completions are fetched but not handled. */
 static void submit(struct lp_reactor *reactor)
 {
 	reactor->stats.enters++;
-	/* -EBUSY and -EAGAIN leave the rest in the queue for the next turn; -EINTR is nothing. Any
-	 * other error would be a ring we broke ourselves. */
+	/* -EBUSY and -EAGAIN leave the rest in the queue for the next turn; -EINTR is harmless. Any
+	 * other error would mean that we broke the ring ourselves. */
 	int err = io_uring_submit_and_get_events(&reactor->ring);
 	LP_ASSERT(err >= 0 || err == -EBUSY || err == -EAGAIN || err == -EINTR || err == -ENOMEM);
 }
@@ -552,7 +553,7 @@ struct io_uring_sqe *lp_reactor_sqe(struct lp_reactor *reactor, struct lp_io *io
 	LP_ASSERT(reactor->options.ring);
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&reactor->ring);
 	for (uint32_t tries = 0; sqe == NULL; tries++) {
-		/* Only a kernel out of memory refuses more than once: it gets seconds to recover.
+		/* Only a kernel without memory refuses more than once: it gets seconds to recover.
 		 */
 		LP_ASSERT(tries < SUBMIT_RETRY_MAX);
 		if (tries > 1)
@@ -585,7 +586,7 @@ static void wake_failed(const struct lp_reactor *reactor, uint64_t user_data)
 	wake_by_eventfd(out->to);
 }
 
-/* A copy of what we use of a CQE. */
+/* A copy of the used fields of a CQE. */
 struct completion {
 	uint64_t user_data;
 	int32_t result;
@@ -616,7 +617,7 @@ static uint32_t reap(struct lp_reactor *reactor)
 {
 	uint32_t cnt = 0;
 	while (cnt < reactor->options.io_budget) {
-		/* Copied out first: a callback may submit, and that may move the queue. */
+		/* Copied out first, because a callback may submit, and that may move the queue. */
 		struct io_uring_cqe *ptrs[REAP_BATCH];
 		struct completion done[REAP_BATCH];
 		unsigned got = io_uring_peek_batch_cqe(&reactor->ring, ptrs, REAP_BATCH);
@@ -685,7 +686,7 @@ static bool ring_has_news(struct lp_reactor *reactor)
 		(IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0;
 }
 
-/* Something the next turn would handle, without any wait. */
+/* Whether the next turn would have work without waiting. */
 static bool has_work(struct lp_reactor *reactor)
 {
 	return !tasks_is_empty(&reactor->tasks) || !tasks_is_empty(&reactor->running) ||
@@ -695,8 +696,8 @@ static bool has_work(struct lp_reactor *reactor)
 	       (reactor->options.ring && ring_has_news(reactor));
 }
 
-/* Whether events come one by one. Where many come together a sleep costs each of them little, and
- * more come while it lasts, which makes each cheaper still. */
+/* Whether events come one by one. If many come together, a sleep costs each of them little. More
+ * events come during the sleep, which makes each cheaper still. */
 static bool is_lonely(struct lp_reactor *reactor)
 {
 	uint64_t events = reactor->stats.ios + reactor->stats.msgs + reactor->noted;
@@ -706,9 +707,10 @@ static bool is_lonely(struct lp_reactor *reactor)
 	return reactor->crowd <= SPIN_CROWD_MAX;
 }
 
-/* A short spin is cheaper than a sleep when the next event is near. Each loss in a row doubles the
- * number of sleeps until it is tried again, so that an idle machine does not pay; and where we wait
- * for a processor others do, perhaps the very one whose request we would look for. */
+/* A short spin is cheaper than a sleep if the next event is near. Each loss in a row doubles the
+ * number of sleeps until the next try, so an idle machine pays little. The reactor does not spin if
+ * it had to wait for a processor, because it would take the processor from others, perhaps from the
+ * client whose request it waits for. */
 static bool may_spin(struct lp_reactor *reactor)
 {
 	if (reactor->options.spin_max_ns == 0 || !is_lonely(reactor) ||
@@ -741,7 +743,7 @@ static bool spin(struct lp_reactor *reactor)
 }
 
 /* One system call: submits, and waits for a completion or the next timer. Without a timer it waits
- * without a time limit, for arming one costs a microsecond. */
+ * without a time limit, because arming one costs a microsecond. */
 static int enter_and_wait(struct lp_reactor *reactor)
 {
 	uint64_t next_ns = lp_timer_heap_next_ns(&reactor->timers);
@@ -768,14 +770,14 @@ static void sleep_on_ring(struct lp_reactor *reactor)
 	atomic_store(&reactor->inbox.asleep, 0);
 }
 
-/* Submits, and sleeps if nothing is to be done until something happens. */
+/* Submits, and sleeps if there is no work until the next event. */
 static void submit_and_wait(struct lp_reactor *reactor, bool may_sleep)
 {
 	bool idle = may_sleep && !has_work(reactor);
 	bool prepared = io_uring_sq_ready(&reactor->ring) > 0;
 	bool spins = idle && may_spin(reactor);
 	if (spins && prepared) {
-		submit(reactor); /* the spin waits for what this starts */
+		submit(reactor); /* the spin waits for the ios that this starts */
 		prepared = false;
 	}
 	if (idle && !(spins && spin(reactor))) {
@@ -789,7 +791,7 @@ static void submit_and_wait(struct lp_reactor *reactor, bool may_sleep)
 
 /* --- The watchdog ----------------------------------------------------------------------------- */
 
-/* What happened to the thread since the last sample. */
+/* Use of the processor by the thread since the last sample. */
 struct usage {
 	uint64_t cpu_ns;
 	bool was_preempted;
@@ -801,7 +803,7 @@ static struct usage sample_usage(struct lp_reactor *reactor)
 	struct usage since = {.cpu_ns = 0};
 	struct rusage usage;
 	struct timespec cpu;
-	/* Not the times of getrusage(): those are as old as the last tick. */
+	/* Does not use the times of getrusage(), which are as old as the last tick. */
 	if (getrusage(RUSAGE_THREAD, &usage) < 0 ||
 	    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu) < 0)
 		return since;
@@ -833,7 +835,7 @@ static void turn_begin(struct lp_reactor *reactor, bool has_waited)
 		(void)sample_usage(reactor);
 }
 
-/* A phase that did something ends: was the thread away for too long? */
+/* A phase that did work ends: checks whether the thread was away for too long. */
 static void phase_end(struct lp_reactor *reactor, enum lp_reactor_phase phase)
 {
 	uint64_t now_ns = lp_clock_mono_ns(reactor->clock);
@@ -858,7 +860,7 @@ static void phase_end(struct lp_reactor *reactor, enum lp_reactor_phase phase)
 		stats->absence_own_max_by_phase_ns[phase] = own_ns;
 }
 
-/* Nothing can happen by itself before the returned time. */
+/* The time of the next event; no event can happen by itself before. */
 static uint64_t next_event_ns(const struct lp_reactor *reactor)
 {
 	uint64_t next_ns = lp_timer_heap_next_ns(&reactor->timers);
@@ -908,7 +910,7 @@ static void flush(struct lp_reactor *reactor)
 	publish(reactor);
 }
 
-/* Whether it waited, and did not only submit. */
+/* Returns whether it waited, and did not only submit. */
 static bool wait_for_ring(struct lp_reactor *reactor, bool may_sleep)
 {
 	uint64_t sleeps = reactor->stats.sleeps;
@@ -920,7 +922,7 @@ static bool wait_for_ring(struct lp_reactor *reactor, bool may_sleep)
 	return false;
 }
 
-/* Jumps to the next thing that will happen, if there is one. */
+/* Jumps to the next event, if there is one. */
 static void wait_for_simulation(struct lp_reactor *reactor, bool may_sleep)
 {
 	if (!may_sleep || reactor->options.sim == NULL || has_work(reactor))
@@ -942,8 +944,9 @@ uint32_t lp_reactor_turn(struct lp_reactor *reactor, bool may_sleep)
 		wait_for_simulation(reactor, may_wait);
 	turn_begin(reactor, has_waited);
 	uint32_t cnt = run_callbacks(reactor);
-	/* In a simulation 0 says that nothing will ever happen, not that the sources were asked
-	 * once more before time may jump. They are idle now: this goes one level deep. */
+	/* In a simulation, 0 means that no event will ever happen. It must not mean that the
+	 * sources were polled once more before time may jump. They are idle now, so this goes one
+	 * level deep. */
 	if (cnt == 0 && may_sleep && !may_wait && !reactor->options.ring)
 		return lp_reactor_turn(reactor, true);
 	return cnt;
@@ -958,7 +961,7 @@ void lp_reactor_run(struct lp_reactor *reactor)
 
 static void drain_timeout(struct lp_timer *timer)
 {
-	(void)timer; /* it has ended the sleep: that was its purpose */
+	(void)timer; /* its only purpose was to end the sleep */
 }
 
 int lp_reactor_drain(struct lp_reactor *reactor, uint64_t timeout_ns)

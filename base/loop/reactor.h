@@ -48,8 +48,8 @@ struct lp_io {
  * submitted first. The SQE must be prepared before the next call into the reactor. */
 struct io_uring_sqe *lp_reactor_sqe(struct lp_reactor *reactor, struct lp_io *io);
 
-/* What is prepared goes to the kernel now, and not with the next turn: for who is about to be busy
- * for longer than a call takes. Nothing completes inside. */
+/* Submits all prepared SQEs now, not with the next turn. For a caller that will be busy for longer
+ * than a system call takes. No io completes inside. */
 void lp_reactor_submit(struct lp_reactor *reactor);
 
 static inline bool lp_io_is_idle(const struct lp_io *io)
@@ -81,21 +81,20 @@ static inline bool lp_task_is_queued(const struct lp_task *task)
 	return lp_list_node_is_linked(&task->node);
 }
 
-/* --- Messages between threads (struct lp_msg is in base/loop/inbox.h)
- * ------------------------------ */
+/* --- Messages between threads (struct lp_msg is in base/loop/inbox.h) ------------------------ */
 
 /* From one reactor's thread to another reactor (or to itself). Messages from one sender arrive in
  * order. They leave with this turn's submission: one atomic operation and at most one wake-up for
- * all messages to the same receiver. The queue has no size of its own: what bounds it is the pool
- * each message lives in. */
+ * all messages to the same receiver. The queue has no limit of its own; the pools of the messages
+ * bound it. */
 void lp_reactor_send(struct lp_reactor *from, struct lp_reactor *to, struct lp_msg *msg);
 /* From any thread, at once. One system call, and only if the receiver sleeps. */
 void lp_reactor_post(struct lp_reactor *to, struct lp_msg *msg);
 
 /* --- Sources and hooks ------------------------------------------------------------------------ */
 
-/* Something that is polled each turn. The reactor sleeps only when the last poll of all sources
- * did nothing: a source that comes by work between its polls queues a task as well. */
+/* An object that is polled each turn. The reactor sleeps only when the last poll of all sources did
+ * nothing. A source that gets work between its polls queues a task as well. */
 struct lp_source {
 	const char *name; /* shown by the watchdog; static */
 	uint32_t budget;  /* most units of work in one poll() */
@@ -103,45 +102,47 @@ struct lp_source {
 	uint32_t (*poll)(struct lp_source *source, uint32_t budget);
 	/* Called when a turn begins, just before the submission. May be NULL. */
 	void (*flush)(struct lp_source *source);
-	/* Asked again and again while the reactor looks for what comes before it sleeps: whether
-	 * there is something, for which it has queued a task then. May be NULL. */
+	/* Called again and again while the reactor spins before it sleeps. True: there is work, and
+	 * the source has queued a task for it. May be NULL. */
 	bool (*look)(struct lp_source *source);
-	/* Called before it sleeps: what shall end the sleep is prepared. May be NULL. */
+	/* Called before the reactor sleeps: prepares the event that shall end the sleep. May be
+	 * NULL. */
 	void (*rest)(struct lp_source *source);
-	/* When something will happen by itself, or UINT64_MAX; only asked in a simulation. May be
+	/* The time of the source's next event, or UINT64_MAX; only asked in a simulation. May be
 	 * NULL. */
 	uint64_t (*next_ns)(const struct lp_source *source);
 	struct lp_list_node node;
 };
 
 void lp_source_add(struct lp_reactor *reactor, struct lp_source *source);
-/* So many events came that were neither completions nor messages: where many come together the
- * reactor does not look for the next one before it sleeps. */
+/* cnt events came that were neither completions nor messages. If many events come together, the
+ * reactor does not spin for the next one before it sleeps. */
 void lp_reactor_note_events(struct lp_reactor *reactor, uint32_t cnt);
 void lp_source_remove(struct lp_reactor *reactor, struct lp_source *source);
 
 /* --- The reactor ------------------------------------------------------------------------------ */
 
 struct lp_reactor_options {
-	const char *name;      /* static; for messages and thread names */
-	bool ring;             /* false: simulation or tests, no io_uring */
-	bool sqe128;           /* 128-byte SQEs (FUSE over io_uring needs them) */
-	uint32_t entries;      /* submission queue; 0: LP_REACTOR_ENTRIES */
-	uint32_t files_max;    /* slots for registered files */
-	uint32_t buffers_max;  /* slots for registered buffer regions: one for each GiB begun */
-	uint32_t io_budget;    /* completions, messages, tasks per turn; 0: LP_REACTOR_BUDGET */
-	uint64_t spin_max_ns;  /* longest spin before sleeping; 0: never spin */
-	const char *schedstat; /* as in base/loop/contention.h; NULL: the thread's own */
+	const char *name;     /* static; for messages and thread names */
+	bool ring;            /* false: simulation or tests, no io_uring */
+	bool sqe128;          /* 128-byte SQEs (FUSE over io_uring needs them) */
+	uint32_t entries;     /* submission queue; 0: LP_REACTOR_ENTRIES */
+	uint32_t files_max;   /* slots for registered files */
+	uint32_t buffers_max; /* slots for registered buffer regions: one for each GiB or part of it
+			       */
+	uint32_t io_budget;   /* completions, messages, tasks per turn; 0: LP_REACTOR_BUDGET */
+	uint64_t spin_max_ns; /* longest spin before sleeping; 0: never spin */
+	const char *schedstat;        /* as in base/loop/contention.h; NULL: the thread's own */
 	const struct lp_clock *clock; /* NULL: the system's */
 	struct lp_clock_sim *sim;     /* the clock to move when idle, or NULL */
 };
 
-/* How many reactors a process may have. */
+/* Most reactors of a process. */
 #define LP_REACTOR_MAX       256u
 #define LP_REACTOR_ENTRIES   512u
 #define LP_REACTOR_BUDGET    256u
 #define LP_REACTOR_ABSENT_NS LP_NS_PER_MS       /* an absence worth counting */
-#define LP_REACTOR_LONG_NS   (2 * LP_NS_PER_MS) /* after so long tasks wait for the next turn */
+#define LP_REACTOR_LONG_NS   (2 * LP_NS_PER_MS) /* after this time tasks wait for the next turn */
 
 enum lp_reactor_phase {
 	LP_PHASE_IO,
@@ -154,48 +155,49 @@ enum lp_reactor_phase {
 	LP_PHASE_CNT
 };
 
-/* Plain counters of the owner; another thread may read them torn by a turn, never within one. */
+/* Plain counters of the owner. Another thread may read some from before a turn and some from after
+ * it, but no torn number. */
 struct lp_reactor_stats {
 	uint64_t turns;
 	uint64_t enters;    /* system calls on the ring */
 	uint64_t sleeps;    /* of those: allowed to sleep */
-	uint64_t spins_won; /* something came while spinning */
+	uint64_t spins_won; /* an event came while spinning */
 	uint64_t spins_lost;
 	uint64_t ios;                /* completions */
 	uint64_t msgs;               /* delivered */
 	uint64_t wakes_sent;         /* of other reactors */
 	uint64_t absences;           /* turns longer than LP_REACTOR_ABSENT_NS */
 	uint64_t absences_preempted; /* of those: the scheduler took the core away meanwhile */
-	uint64_t absences_blocked;   /* of those: it waited in a call that is not our sleep */
+	uint64_t absences_blocked;   /* of those: it waited in a call other than its sleep */
 	uint64_t absence_max_ns;
-	/* The most CPU time in one of them: what our own code did at most, while the rest is the
-	 * scheduler's. Up to a millisecond of what was before the absence may be in it. */
+	/* The most CPU time in one of them. This is the part of our own code; the rest is the
+	 * scheduler's. It may include up to a millisecond from before the absence. */
 	uint64_t absence_own_max_ns;
 	uint64_t absences_by_phase[LP_PHASE_CNT];
 	uint64_t absence_max_by_phase_ns[LP_PHASE_CNT];
 	uint64_t absence_own_max_by_phase_ns[LP_PHASE_CNT];
 };
 
-/* Fails with what io_uring_setup says; lp_reactor_explain() turns that into a sentence. The
- * options are copied. Any thread may create; the ring stays asleep until start. */
+/* Fails with the error of io_uring_setup; lp_reactor_explain() turns that into a sentence. The
+ * options are copied. Any thread may create a reactor; the ring stays asleep until start. */
 int lp_reactor_new(const struct lp_reactor_options *options,
 		   struct lp_reactor **ret_reactor) LP_MUST_CHECK;
-/* One of the same kind and with the same clock, for a helper that turns it for a while to do what
- * waits for I/O. Any thread, while `like` is there. Errors as lp_reactor_new(). */
+/* A reactor of the same kind and with the same clock, for a helper that turns it for a while and
+ * waits for I/O. Any thread, while `like` exists. Errors as lp_reactor_new(). */
 int lp_reactor_new_like(const struct lp_reactor *like, const char *name,
 			struct lp_reactor **ret_reactor) LP_MUST_CHECK;
-/* One line for a person: why io_uring could not be had, and what to change. */
+/* One line for a person: why io_uring cannot be used, and what to change. */
 int lp_reactor_explain(int err, char *buf, size_t len);
 /* Accepts NULL. Nothing may be in flight, armed or queued (asserted). */
 void lp_reactor_free(struct lp_reactor *reactor);
 
-/* The calling thread becomes the owner. A thread owns one reactor with a ring at most, and any
- * number without: a simulation turns all its shards on one thread. */
+/* The calling thread becomes the owner. A thread owns at most one reactor with a ring, and any
+ * number without, because a simulation turns all its shards on one thread. */
 int lp_reactor_start(struct lp_reactor *reactor) LP_MUST_CHECK;
 /* Turns until lp_reactor_stop(). */
 void lp_reactor_run(struct lp_reactor *reactor);
-/* One turn. Without may_sleep it does what there is to do now. Returns the number of callbacks
- * made. In a simulation 0 with may_sleep means that nothing will ever happen by itself. */
+/* One turn. Without may_sleep it only does the work that is there. Returns the number of callbacks
+ * made. In a simulation, 0 with may_sleep means that no event will ever happen by itself. */
 uint32_t lp_reactor_turn(struct lp_reactor *reactor, bool may_sleep);
 /* Turns until nothing is in flight on the ring, the deadline passes (-ETIMEDOUT) or 0. */
 int lp_reactor_drain(struct lp_reactor *reactor, uint64_t timeout_ns) LP_MUST_CHECK;
@@ -203,18 +205,17 @@ int lp_reactor_drain(struct lp_reactor *reactor, uint64_t timeout_ns) LP_MUST_CH
 void lp_reactor_stop(struct lp_reactor *reactor);
 
 uint64_t lp_reactor_now_ns(const struct lp_reactor *reactor); /* as of this turn: no call */
-/* How long in all the thread has had nothing to do but wait, as of this turn. What completes while
- * it is at work it sees only afterwards. */
+/* The total time for which the thread had only waited, as of this turn. Ios that complete while it
+ * works are only seen afterwards. */
 uint64_t lp_reactor_waited_ns(const struct lp_reactor *reactor);
-/* This turn's tasks (or completions, or messages) have taken long enough: who has more to do queues
- * a task for it. Asks the clock. */
+/* Whether this turn's tasks (or completions, or messages) have taken long enough. A caller with
+ * more work then queues a task for it. Asks the clock. */
 bool lp_reactor_is_long(const struct lp_reactor *reactor);
 const struct lp_clock *lp_reactor_clock(const struct lp_reactor *reactor);
 uint64_t lp_reactor_inflight(const struct lp_reactor *reactor);
 bool lp_reactor_is_mine(const struct lp_reactor *reactor); /* any thread: assertable */
 const struct lp_reactor_stats *lp_reactor_stats(const struct lp_reactor *reactor);
-/* The longest absences are as if there had been none; the counts go on. For measuring a part of
- * a run. */
+/* Resets the longest absences; the counts go on. For measuring a part of a run. */
 void lp_reactor_forget_absences(struct lp_reactor *reactor);
 const char *lp_reactor_phase_name(enum lp_reactor_phase phase);
 
@@ -229,9 +230,9 @@ void lp_reactor_file_remove(struct lp_reactor *reactor, uint32_t slot);
  * at once: a longer region is registered in pieces of that, counted from its base. */
 int lp_reactor_buffer_add(struct lp_reactor *reactor, void *base, size_t len) LP_MUST_CHECK;
 void lp_reactor_buffer_remove(struct lp_reactor *reactor, void *base);
-/* From now on so much of the region is registered, from its base: more or less than before, where
- * that may have been nothing; 0: nothing. I/O that goes on is left alone, if all of it is inside of
- * both. On failure there may be less, but nothing beyond len. */
+/* Changes the registered length of the region, from its base; it may have been 0 before, and may
+ * become 0. I/O under way is not disturbed if it lies inside of both lengths. On failure less may
+ * be registered, but nothing beyond len. */
 int lp_reactor_buffer_resize(struct lp_reactor *reactor, void *base, size_t len) LP_MUST_CHECK;
 /* The registered piece that holds all of [buf, buf + len), or -1. */
 int lp_reactor_buffer_find(const struct lp_reactor *reactor, const void *buf, size_t len);

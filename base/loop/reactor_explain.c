@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a person can do when io_uring cannot be had. */
+/* Advice for a person if io_uring cannot be used. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/utsname.h>

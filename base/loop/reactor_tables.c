@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both tables are sparse and as large as they may become from the start: a slot is filled and
- * emptied alone. Memory is registered in pieces, since the kernel limits what one of them may be.
- */
+/* Both tables are sparse, and have their full size from the start, because each slot is filled and
+ * emptied alone. Memory is registered in pieces, because the kernel limits the size of one. */
 #include "base/loop/reactor_tables.h"
 
 #include <errno.h>
@@ -10,7 +9,7 @@
 
 #include "base/assert.h"
 
-/* What the kernel registers at once. */
+/* The most that the kernel registers at once. */
 #define PIECE_BYTES ((size_t)1 << 30)
 
 struct lpi_reactor_piece {
@@ -77,8 +76,8 @@ void lpi_reactor_tables_remove_file(struct lpi_reactor_tables *tables, uint32_t 
 {
 	LP_ASSERT(slot < tables->files_max && tables->files[slot] >= 0);
 	int none = -1;
-	/* Clearing a slot of our own table cannot fail but for lack of memory; then the file stays
-	 * referenced until the ring goes. */
+	/* Clearing a slot of our own table can only fail for lack of memory. Then the file stays
+	 * referenced until the ring ends. */
 	(void)io_uring_register_files_update(tables->ring, slot, &none, 1);
 	tables->files[slot] = -1;
 }
@@ -109,7 +108,7 @@ static int piece_add(struct lpi_reactor_tables *tables, const void *region, uint
 	return -ENFILE;
 }
 
-/* Returns how many pieces there were. */
+/* Returns the number of pieces that it removed. */
 static uint32_t pieces_remove(struct lpi_reactor_tables *tables, const void *region)
 {
 	uint32_t cnt = 0;
@@ -141,8 +140,8 @@ void lpi_reactor_tables_remove_buffer(struct lpi_reactor_tables *tables, const v
 	LP_ASSERT(cnt > 0);
 }
 
-/* The piece is so long from now on; 0: it is none. When the kernel does not want that a shorter one
- * is still what it must become. */
+/* Sets the piece's length; 0 removes the piece. If the kernel refuses, a piece that became shorter
+ * must be shorter nevertheless. */
 static int piece_resize(const struct lpi_reactor_tables *tables, struct lpi_reactor_piece *piece,
 			size_t len)
 {

@@ -3,8 +3,8 @@
  *
  * Threads: the reactor's.
  *
- * This is a part of base/loop/reactor.h, which says what they are for, to which thread they belong
- * and how many there may be. Without a ring files cannot be added, and memory is only remembered.
+ * This is a part of base/loop/reactor.h, which documents their use, their thread and their limits.
+ * Without a ring, files cannot be added, and memory is only recorded.
  */
 #ifndef LP_BASE_LOOP_REACTOR_TABLES_H
 #define LP_BASE_LOOP_REACTOR_TABLES_H
@@ -25,7 +25,7 @@ struct lpi_reactor_tables {
 	struct lpi_reactor_piece *pieces;
 };
 
-/* -ENOMEM, or what the kernel says. */
+/* -ENOMEM, or the kernel's error. */
 int lpi_reactor_tables_init(struct lpi_reactor_tables *tables, struct io_uring *ring,
 			    uint32_t files_max, uint32_t buffers_max) LP_MUST_CHECK;
 void lpi_reactor_tables_fini(struct lpi_reactor_tables *tables);
@@ -39,7 +39,7 @@ int lpi_reactor_tables_add_buffer(struct lpi_reactor_tables *tables, void *base,
 void lpi_reactor_tables_remove_buffer(struct lpi_reactor_tables *tables, const void *base);
 int lpi_reactor_tables_resize_buffer(struct lpi_reactor_tables *tables, void *base,
 				     size_t len) LP_MUST_CHECK;
-/* The slot of the piece that holds all of it; -1: none does. */
+/* The slot of the piece that holds the whole range; -1: there is none. */
 int lpi_reactor_tables_find_buffer(const struct lpi_reactor_tables *tables, const void *buf,
 				   size_t len);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: memory of gigabytes is registered in pieces, as many as there is room for; what is
- * registered of a region grows and shrinks, also while I/O goes on in it. Method: by the reactor's
- * face; without a ring where it is about gigabytes, which nothing pins then.
- */
+/* Goal: memory of gigabytes is registered in pieces, up to the number of slots. The registered part
+ * of a region grows and shrinks, also while I/O goes on in it. Method: by the reactor's interface;
+ * without a ring for gigabytes, so that they are not pinned. */
 #include "base/testing/test.h"
 
 #include <liburing.h>
@@ -12,7 +11,7 @@
 
 #include "base/loop/reactor.h"
 
-/* Nobody does I/O without a ring: so the pieces can be looked at without pinning gigabytes. */
+/* Without a ring there is no I/O, so the pieces can be checked without pinning gigabytes. */
 static void test_registered_region_of_gigabytes(void **state)
 {
 	(void)state;
@@ -35,7 +34,7 @@ static void test_registered_region_of_gigabytes(void **state)
 	assert_int_equal(lp_reactor_buffer_find(reactor, region + gib - 1, 2), -1);
 	assert_int_equal(lp_reactor_buffer_find(reactor, region + 2 * gib, 12289), -1);
 
-	/* What does not fit leaves nothing behind, and what is there stays. */
+	/* A region that does not fit leaves nothing behind, and others stay. */
 	lp_test_err(-ENFILE, lp_reactor_buffer_add(reactor, region + 3 * gib, gib + 1));
 	assert_int_equal(lp_reactor_buffer_find(reactor, region + 3 * gib, 1), -1);
 	lp_test_ok(lp_reactor_buffer_add(reactor, other, sizeof(other)));
@@ -79,7 +78,7 @@ static void test_registered_region_grows_and_shrinks(void **state)
 		expect_registered(reactor, region, lens[i]);
 		assert_true(lp_reactor_buffer_find(reactor, other, 1) >= 0);
 	}
-	/* There is no slot for a fourth: what has found one stays. */
+	/* There is no slot for a fourth piece; the three others stay. */
 	lp_test_err(-ENFILE, lp_reactor_buffer_resize(reactor, region, 3 * gib + 1));
 	expect_registered(reactor, region, 3 * gib);
 	lp_test_ok(lp_reactor_buffer_resize(reactor, region, 0));
@@ -103,7 +102,7 @@ static struct lp_reactor *ring_reactor(void)
 	return reactor;
 }
 
-/* Reads of a pipe that has nothing yet go on while what they read into is registered anew. */
+/* Reads of an empty pipe go on while their buffers are registered anew. */
 static void test_registered_region_grows_under_io(void **state)
 {
 	(void)state;

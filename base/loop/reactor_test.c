@@ -73,7 +73,7 @@ static void waited_timer(struct lp_timer *timer)
 	(void)timer;
 }
 
-/* What a thread does is not waiting; what it sleeps is. */
+/* Work of a thread is not waiting; its sleep is. */
 static void test_waited(void **state)
 {
 	(void)state;
@@ -496,7 +496,7 @@ static void test_spins_for_the_lonely(void **state)
 	lp_reactor_free(reactor);
 }
 
-/* What others see come together is a crowd, too. */
+/* Events that others see come together are a crowd, too. */
 static void test_does_not_spin_for_a_noted_crowd(void **state)
 {
 	(void)state;
@@ -866,7 +866,7 @@ static void test_absences_have_reasons(void **state)
 	const struct lp_reactor_stats *stats = lp_reactor_stats(reactor);
 	struct lp_task work = {.run = work_long};
 	struct lp_task block = {.run = block_long};
-	(void)lp_reactor_turn(reactor, false); /* what came before is not ours */
+	(void)lp_reactor_turn(reactor, false); /* earlier events do not count */
 	lp_reactor_forget_absences(reactor);
 	lp_task_queue(reactor, &work);
 	(void)lp_reactor_turn(reactor, false);

@@ -14,7 +14,7 @@ int lp_spsc_init(struct lp_spsc *ring, uint32_t capacity)
 	LP_ASSERT(lp_is_aligned((uintptr_t)ring, LP_CACHE_LINE));
 	LP_ASSERT(lp_is_power_of_two(capacity));
 	LP_ASSERT(capacity <= LP_SPSC_CAPACITY_MAX);
-	/* Rounded up to whole lines, so that a small ring shares none with a stranger. */
+	/* Rounded up to whole lines, so that a small ring shares no line with other memory. */
 	size_t bytes = lp_align_up(capacity * sizeof(void *), LP_CACHE_LINE);
 	void **slots = aligned_alloc(LP_CACHE_LINE, bytes);
 	if (slots == NULL)
@@ -41,8 +41,8 @@ void lp_spsc_rebind_consumer(struct lp_spsc *ring)
 
 uint32_t lp_spsc_count(const struct lp_spsc *ring)
 {
-	/* Head first: it cannot pass the tail that is read after it. The producer may have moved
-	 * on in between by more than the ring holds. */
+	/* Head first: it cannot pass the tail that is read after it. The producer may have moved on
+	 * in between by more than the ring's capacity. */
 	uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
 	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
 	return (uint32_t)LP_MIN(tail - head, ring->mask + 1);

@@ -2,8 +2,8 @@
 /* A ring of pointers from one producing thread to one consuming thread.
  *
  * The capacity is fixed at init. The producer may stage several items and publish them with one
- * store: the consumer sees none of them before, and all after. What the producer wrote before it
- * published, the consumer may read after it popped. A full ring is a return value: the producer
+ * store: the consumer sees none of them before, and all after. The consumer may read after a pop
+ * all data that the producer wrote before it published. A full ring is a return value: the producer
  * decides whether to wait.
  *
  * Threads: stage, publish, push and room on the producer's, pop and is_empty on the consumer's,
@@ -22,21 +22,21 @@
 
 #define LP_SPSC_CAPACITY_MAX (UINT32_C(1) << 30)
 
-/* The thread that has a side; only the slow builds look. */
+/* The thread that has a side; only the slow builds check it. */
 struct lp_spsc_side {
 	pthread_t thread;
 	bool is_bound;
 };
 
-/* Positions count items since init and never wrap in practice (2^64); masked they are slots. Each
- * side has a line of its own, with what it last saw of the other's position, so that the other's
- * line is fetched only when the ring looks full (or empty). */
+/* Positions count items since init and never wrap in practice (2^64). Masked they are slots. Each
+ * side has a cache line of its own, with its last copy of the other's position. So the other's line
+ * is fetched only when the ring looks full (or empty). */
 struct lp_spsc {
 	LP_CACHE_ALIGNED void **slots; /* constant after init */
 	uint64_t mask;                 /* capacity - 1; constant after init */
 
 	LP_CACHE_ALIGNED _Atomic uint64_t tail; /* published; written by the producer */
-	uint64_t staged;                        /* producer: tail plus what is staged */
+	uint64_t staged;                        /* producer: tail plus staged items */
 	uint64_t head_seen;                     /* producer: head as last read, <= head */
 	struct lp_spsc_side producer;
 
@@ -50,12 +50,12 @@ struct lp_spsc {
 int lp_spsc_init(struct lp_spsc *ring, uint32_t capacity) LP_MUST_CHECK;
 /* Neither side uses the ring any more. */
 void lp_spsc_fini(struct lp_spsc *ring);
-/* Whoever uses a side next has it. The caller has ordered the old thread's last use before the
- * new one's first (by join, or by a message). */
+/* The next thread that uses a side gets it. The caller has ordered the old thread's last use before
+ * the new one's first (by join, or by a message). */
 void lp_spsc_rebind_producer(struct lp_spsc *ring);
 void lp_spsc_rebind_consumer(struct lp_spsc *ring);
 
-/* True when the calling thread has this side, or takes it now. */
+/* True if the calling thread has this side, or takes it now. */
 static inline bool lp_spsc_is_mine(struct lp_spsc_side *side)
 {
 	if (!side->is_bound)
@@ -68,7 +68,7 @@ static inline uint32_t lp_spsc_capacity(const struct lp_spsc *ring)
 	return (uint32_t)(ring->mask + 1);
 }
 
-/* Producer: how many items can be staged now. It only grows by itself. */
+/* Producer: the number of items that can be staged now. Only the producer's own calls lower it. */
 static inline uint32_t lp_spsc_room(struct lp_spsc *ring)
 {
 	LP_ASSERT_SLOW(lp_spsc_is_mine(&ring->producer));
@@ -77,8 +77,8 @@ static inline uint32_t lp_spsc_room(struct lp_spsc *ring)
 	return (uint32_t)(ring->mask + 1 - (ring->staged - ring->head_seen));
 }
 
-/* Producer: puts item (not NULL) where the next publish will show it. -EAGAIN when the ring is
- * full, staged items included. */
+/* Producer: stages item (not NULL) for the next publish. -EAGAIN when the ring is full, staged
+ * items included. */
 LP_MUST_CHECK static inline int lp_spsc_stage(struct lp_spsc *ring, void *item)
 {
 	LP_ASSERT_SLOW(lp_spsc_is_mine(&ring->producer));
@@ -91,20 +91,20 @@ LP_MUST_CHECK static inline int lp_spsc_stage(struct lp_spsc *ring, void *item)
 	return 0;
 }
 
-/* Producer: shows all that is staged. Returns how many that were. */
+/* Producer: publishes all staged items. Returns their number. */
 static inline uint32_t lp_spsc_publish(struct lp_spsc *ring)
 {
 	LP_ASSERT_SLOW(lp_spsc_is_mine(&ring->producer));
 	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
 	uint64_t cnt = ring->staged - tail;
-	/* Without a change the line stays where it is, shared. */
+	/* Without a store the line stays shared. */
 	if (cnt > 0)
 		atomic_store_explicit(&ring->tail, ring->staged, memory_order_release);
 	return (uint32_t)cnt;
 }
 
-/* Producer: stage and publish, with whatever was staged before. -EAGAIN when the ring is full;
- * then nothing is published. */
+/* Producer: stages item and publishes all staged items. -EAGAIN when the ring is full; then none is
+ * published. */
 LP_MUST_CHECK static inline int lp_spsc_push(struct lp_spsc *ring, void *item)
 {
 	int rc = lp_spsc_stage(ring, item);

@@ -66,7 +66,7 @@ static void test_staged_is_invisible(void **state)
 	assert_int_equal(lp_spsc_pop_batch(&ring, got, 4), 1);
 	assert_ptr_equal(got[0], &numbers[3]);
 
-	/* A push publishes what was staged before it, in order. */
+	/* A push publishes items staged before it, in order. */
 	lp_test_ok(lp_spsc_stage(&ring, &numbers[5]));
 	lp_test_ok(lp_spsc_push(&ring, &numbers[6]));
 	assert_int_equal(lp_spsc_pop_batch(&ring, got, 4), 2);

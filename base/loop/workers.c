@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Works come in by an inbox, without a lock, and are taken from it into a queue by the helpers,
- * which have a lock among themselves. A helper is woken, by a semaphore, only when one sleeps that
- * no earlier call is on its way to: a system call per work would cost more than all the rest.
+/* Works come in by an inbox, without a lock. The helpers take them from it into a queue; they have
+ * a lock among themselves. A helper is woken, by a semaphore, only if one sleeps that no earlier
+ * call will wake. A system call for each work would cost more than all the rest.
  *
- * No lock and no condition variable on the submitter's side: a helper that loses its core while it
- * holds the lock would hold up the reactor, and so may pthread_cond_signal(), which waits until
- * threads woken before have been at the core. That cost a shard 47 ms on a crowded machine.
+ * The submitter's side has no lock and no condition variable. A helper that loses its core while it
+ * holds the lock would hold up the reactor. So might pthread_cond_signal(), which waits until
+ * threads woken before have been on a core. That cost a shard 47 ms on a crowded machine.
  *
- * Who sleeps says so first and then looks into both; who submits pushes first and then looks
- * for a sleeper. All of these are sequentially consistent, so no work waits beside a sleeper. Each
- * that is taken out of the count of sleepers gets a token of the semaphore, unless it took itself
- * out. */
+ * A helper that will sleep counts itself as a sleeper first, and then looks into the inbox and the
+ * queue. A submitter pushes first, and then looks for a sleeper. All these accesses are
+ * sequentially consistent, so no work waits beside a sleeper. Each helper that is taken out of the
+ * count of sleepers gets a token of the semaphore, unless it took itself out. */
 #include "base/loop/workers.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ struct lp_workers {
 	_Atomic uint32_t wakes;
 	_Atomic bool stopping;
 	sem_t wake;
-	pthread_mutex_t lock;   /* of helpers, and of who reads the counters */
+	pthread_mutex_t lock;   /* of helpers, and of readers of the counters */
 	struct work_list queue; /* by lock */
 	uint64_t ran;           /* by lock */
 	uint32_t running;       /* by lock */
@@ -103,7 +103,8 @@ static struct lp_work *next_work(struct lp_workers *workers)
 static void sleep_for_work(struct lp_workers *workers)
 {
 	atomic_fetch_add(&workers->sleeping, 1);
-	/* Under the lock, or a work could be on its way from the one to the other. */
+	/* Under the lock, because otherwise a work could be on its way from the inbox to the queue.
+	 */
 	lock(workers);
 	bool has_news = !lp_inbox_is_empty(&workers->inbox) ||
 			!work_list_is_empty(&workers->queue) || atomic_load(&workers->stopping);
@@ -114,11 +115,11 @@ static void sleep_for_work(struct lp_workers *workers)
 		LP_ASSERT(errno == EINTR);
 }
 
-/* NULL: the pool is stopping and there is nothing left. */
+/* NULL: the pool is stopping, and no work is left. */
 static struct lp_work *wait_for_work(struct lp_workers *workers)
 {
 	for (;;) {
-		/* Looked at before the inbox: nothing is submitted once it is set. */
+		/* Read before the inbox, because no work is submitted once it is set. */
 		bool stopping = atomic_load(&workers->stopping);
 		lock(workers);
 		struct lp_work *work = next_work(workers);
@@ -133,14 +134,15 @@ static void *helper_main(void *arg)
 {
 	struct lp_workers *workers = arg;
 	struct lp_work *work;
-	(void)pthread_setname_np(pthread_self(), "lp-helper"); /* only a name */
+	(void)pthread_setname_np(pthread_self(), "lp-helper"); /* for display only */
 	while ((work = wait_for_work(workers)) != NULL) {
 		work->run(work);
 		lock(workers);
 		workers->running--;
 		workers->ran++;
 		unlock(workers);
-		/* After the post the work may be gone. The pool is not: free joins us first. */
+		/* After the post the work may no longer exist. The pool still does, because free()
+		 * joins this thread first. */
 		work->via.msg = (struct lp_msg){.deliver = deliver};
 		lp_reactor_post(work->reactor, &work->via.msg);
 	}
@@ -194,7 +196,7 @@ void lp_workers_submit(struct lp_workers *workers, struct lp_reactor *reactor, s
 		return;
 	}
 	work->via.msg = (struct lp_msg){.deliver = deliver};
-	/* From here on the work may be gone. */
+	/* From here on the work may no longer exist. */
 	lp_inbox_push(&workers->inbox, &work->via.msg, &work->via.msg);
 	if (!claim_sleeper(workers))
 		return;
@@ -203,7 +205,7 @@ void lp_workers_submit(struct lp_workers *workers, struct lp_reactor *reactor, s
 	LP_ASSERT(err == 0);
 }
 
-/* Signals are for the threads that asked for them, never for a helper. */
+/* Helpers have all signals blocked; those are for the threads that asked for them. */
 static int start_threads(struct lp_workers *workers)
 {
 	sigset_t all;

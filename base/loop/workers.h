@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helper threads for what must block.
+/* Helper threads for work that blocks.
  *
  * Threads: submit is for the reactor's thread; new, free and read_stats for any.
  * Blocking: submit takes no lock and waits for no thread. It makes a system call when a helper
- *   sleeps and has to be woken. free waits for what was submitted.
+ *   sleeps and has to be woken. free waits for all submitted work.
  * Memory: allocated by new only.
  * Limits: the queue is intrusive, so what bounds it is where the works live; LP_WORKERS_MAX
  *   threads.
@@ -24,16 +24,16 @@
 
 struct lp_workers;
 
-/* Zeroed but for run and done: idle. */
+/* Idle if all fields except run and done are zero. */
 struct lp_work {
 	void (*run)(struct lp_work *work);  /* on a helper: may block */
-	void (*done)(struct lp_work *work); /* on the reactor; the work is the caller's again */
-	/* The pool's from submit until done() begins. */
+	void (*done)(struct lp_work *work); /* on the reactor; the caller has the work again */
+	/* The pool's fields from submit until done() begins. */
 	struct lp_workers *workers; /* NULL: idle */
 	struct lp_reactor *reactor;
 	struct lp_list_node node;
 	union {
-		struct lp_msg msg;   /* the way back from a thread */
+		struct lp_msg msg;   /* the way back from a helper */
 		struct lp_task task; /* without threads */
 	} via;
 };
@@ -50,9 +50,9 @@ struct lp_workers_stats {
 
 /* thread_cnt 0: deterministic. -EINVAL above LP_WORKERS_MAX, -ENOMEM, -EAGAIN. */
 int lp_workers_new(uint32_t thread_cnt, struct lp_workers **ret_workers) LP_MUST_CHECK;
-/* Accepts NULL. Waits until all that was submitted has run; each done() still comes, in a turn of
- * its reactor. Without threads nothing may wait to run (asserted), for only a reactor's turn
- * could run it. */
+/* Accepts NULL. Waits until all submitted work has run. Each done() still comes, in a turn of its
+ * reactor. Without threads no work may wait to run (asserted), because only a reactor's turn could
+ * run it. */
 void lp_workers_free(struct lp_workers *workers);
 
 /* done() is never called from inside this call. */

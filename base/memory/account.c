@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registry is a list of all accounts under a mutex that only start, stop and the listing
- * take. Accounts of one name are found by comparing names: there are tens of accounts, and the
- * listing is asked a few times a second at most. An account is inserted behind the last one of
- * its name, so that a listing is one walk. */
+/* The registry is a list of all accounts under a mutex that only start, stop and the listing take.
+ * Accounts of one name are found by comparing names. There are tens of accounts, and the listing is
+ * called a few times a second at most. An account is inserted behind the last one of its name, so
+ * that a listing is one walk. */
 #include "base/memory/account.h"
 
 #include <string.h>
@@ -72,7 +72,7 @@ static void add_to_sum(struct lp_account_sum *sum, const struct lp_account *acco
 	sum->bytes += lp_account_bytes(account);
 	sum->items += lp_account_items(account);
 	sum->bytes_max += atomic_load_explicit(&account->bytes_max, memory_order_relaxed);
-	/* Limits are numbers from a configuration: their sum sticks at "none". */
+	/* Limits are numbers from a configuration: a sum that overflows becomes "none". */
 	if (lp_add_overflows(sum->limit_bytes, limit, &sum->limit_bytes))
 		sum->limit_bytes = LP_ACCOUNT_NO_LIMIT;
 	sum->over_bytes += lp_account_over_bytes(account);

@@ -5,12 +5,12 @@
  *   stays the thread that used it first. The writer needs no atomic read-modify-write, because it
  *   is the only one. set_limit, the readers and the listing may run on any thread. What they see of
  *   different counters need not be of the same instant.
- * Blocking: init, fini and the listing take a mutex; nothing else does.
+ * Blocking: init, fini and the listing take a mutex; the others do not.
  * Memory, errors: none.
  *
- * A holder of much memory has a struct lp_account, one for each shard and name, and says what comes
- * and goes. A registry of all of them adds up those of one name, for the metrics and for the
- * division of the memory budget.
+ * A holder of much memory has a struct lp_account, one for each shard and name, and counts taken
+ * and returned memory in it. A registry adds up all accounts of one name, for the metrics and for
+ * the division of the memory budget.
  */
 #ifndef LP_BASE_MEMORY_ACCOUNT_H
 #define LP_BASE_MEMORY_ACCOUNT_H
@@ -41,7 +41,8 @@ struct lp_account_sum {
 	uint64_t items;
 	uint64_t bytes_max;   /* sum of the shards' high waters: no less than that of the sum */
 	uint64_t limit_bytes; /* LP_ACCOUNT_NO_LIMIT when one of them has none */
-	uint64_t over_bytes;  /* sum of what each is over by: room elsewhere does not help it */
+	uint64_t over_bytes;  /* sum of each account's excess: room in one account does not help
+				 another */
 	unsigned accounts_cnt;
 };
 
@@ -53,10 +54,10 @@ void lp_account_fini(struct lp_account *account);
 /* Another thread takes the account over; the caller has ordered the two. */
 void lp_account_rebind(struct lp_account *account);
 
-/* Any thread. A limit stops nobody: the owner asks lp_account_over_bytes() and evicts. */
+/* Any thread. The limit is not enforced: the owner calls lp_account_over_bytes() and evicts. */
 void lp_account_set_limit(struct lp_account *account, uint64_t limit_bytes);
 
-/* True when the calling thread is the owner, or becomes it now. */
+/* True if the calling thread is the owner, or becomes it now. */
 static inline bool lp_account_is_mine(struct lp_account *account)
 {
 	if (!account->is_bound) {
@@ -101,7 +102,7 @@ static inline void lp_account_sub(struct lp_account *account, uint64_t bytes, ui
 	atomic_store_explicit(&account->items, items_held - items, memory_order_relaxed);
 }
 
-/* How much must go for the account to be within its limit; 0 when it is. */
+/* The bytes that must go for the account to be within its limit; 0 if it is. */
 static inline uint64_t lp_account_over_bytes(const struct lp_account *account)
 {
 	uint64_t bytes = lp_account_bytes(account);
@@ -109,12 +110,12 @@ static inline uint64_t lp_account_over_bytes(const struct lp_account *account)
 	return bytes > limit ? bytes - limit : 0;
 }
 
-/* Any thread: one row per name, in the order in which the names first came, at most max of them.
- * Returns how many names there are, which may be more than max. */
+/* Any thread: one row per name, in the order in which the names first came, at most max rows.
+ * Returns the number of names, which may be more than max. */
 size_t lp_account_list(struct lp_account_sum *ret_rows, size_t max);
 /* Any thread: the accounts of one name. False, and *ret_sum untouched, when there is none. */
 bool lp_account_find_sum(const char *name, struct lp_account_sum *ret_sum);
-/* Any thread: everything. */
+/* Any thread: the sum of all accounts. */
 void lp_account_total(struct lp_account_sum *ret_total);
 
 #endif

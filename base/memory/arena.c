@@ -2,10 +2,10 @@
 /* A chunk:  head | piece | piece | ... free ... | end guard
  *
  * Chunks are chained from the newest to the oldest. In slow builds each piece is followed by a
- * trailer, which holds a guard and the offset of the trailer before; checking walks from the
- * newest trailer backwards. The guard comes first in the trailer, so that a write beyond the piece
- * destroys it before it destroys the link. Trailers stand right behind the last byte asked for,
- * without alignment: not even one byte too many goes unnoticed. */
+ * trailer, which holds a guard and the offset of the trailer before; checking walks from the newest
+ * trailer backwards. The guard comes first in the trailer, so that a write beyond the piece
+ * destroys it before it destroys the link. Trailers stand right behind the last requested byte,
+ * without alignment, so even one byte too many is noticed. */
 #include "base/memory/arena.h"
 
 #include <assert.h>
@@ -71,10 +71,11 @@ static void check_end(const struct lp_arena_chunk *chunk)
 	UNPOISON(chunk->data + chunk->size, sizeof(guard));
 	memcpy(&guard, chunk->data + chunk->size, sizeof(guard));
 	POISON(chunk->data + chunk->size, sizeof(guard));
-	LP_ASSERT(guard == GUARD); /* somebody wrote beyond his piece */
+	LP_ASSERT(guard == GUARD); /* otherwise the owner of a piece wrote beyond it */
 }
 
-/* False when somebody wrote beyond his piece, of those that end beyond `used`. Slow builds only. */
+/* False if an owner wrote beyond its piece; checks the pieces that end beyond `used`. Slow builds
+ * only. */
 __attribute__((unused)) static bool trailers_are_whole(const struct lp_arena_chunk *chunk,
 						       size_t used)
 {
@@ -90,7 +91,7 @@ __attribute__((unused)) static bool trailers_are_whole(const struct lp_arena_chu
 	return true;
 }
 
-/* Forgets what lies beyond `used`. */
+/* Forgets the pieces beyond `used`. */
 static void chunk_cut(struct lp_arena_chunk *chunk, size_t used, size_t last)
 {
 	LP_ASSERT(used <= chunk->used);
@@ -134,7 +135,7 @@ void lp_arena_fini(struct lp_arena *arena)
 	*arena = (struct lp_arena){0};
 }
 
-/* The address is what gets aligned: malloc promises less than LP_ARENA_ALIGN_MAX. */
+/* Aligns the address, because malloc promises less than LP_ARENA_ALIGN_MAX. */
 static void *chunk_take(struct lp_arena_chunk *chunk, size_t size, size_t align)
 {
 	uintptr_t base = (uintptr_t)chunk->data;
@@ -224,7 +225,8 @@ void lp_arena_rollback(struct lp_arena *arena, const struct lp_arena_snapshot *s
 {
 	while (arena->current != snapshot->chunk) {
 		struct lp_arena_chunk *chunk = arena->current;
-		LP_ASSERT(chunk != arena->first); /* the snapshot is stale, or another arena's */
+		LP_ASSERT(chunk !=
+			  arena->first); /* otherwise the snapshot is stale, or another arena's */
 		arena->current = chunk->older;
 		arena->bytes -= total_bytes(chunk);
 		chunk_free(chunk);

@@ -2,28 +2,28 @@
 /* A bump allocator: many small pieces that die together, such as all of one request's parsing.
  *
  * Threads: an arena belongs to one.
- * Blocking: none, but for malloc when a chunk is added.
+ * Blocking: none, except for malloc when a chunk is added.
  *
- * Memory comes in chunks; a piece larger than a chunk gets one of its own size. The first chunk
- * is allocated at init and stays until fini, so an arena that is reset for the next request
- * allocates nothing in the steady state. The sum of all chunks never exceeds bytes_max: beyond
- * it, as when malloc fails, an allocation gives NULL, the arena stays as it was, and the caller
- * returns -ENOMEM.
+ * Memory comes in chunks; a piece larger than a chunk gets one of its own size. The first chunk is
+ * allocated at init and stays until fini, so an arena that is reset for the next request allocates
+ * nothing in the steady state. The sum of all chunks never exceeds bytes_max: beyond it, as when
+ * malloc fails, an allocation gives NULL, the arena stays as it was, and the caller returns
+ * -ENOMEM.
  *
- * A word behind the last byte of each chunk is checked whenever the chunk is reset or freed. In
- * the LP_ASSERT_SLOW builds each piece has such a word of its own, and under the address
- * sanitizer memory that is not handed out cannot be touched.
+ * A word behind the last byte of each chunk is checked whenever the chunk is reset or freed. In the
+ * LP_ASSERT_SLOW builds each piece has such a word of its own, and under the address sanitizer
+ * memory that is not handed out cannot be touched.
  */
 #ifndef LP_BASE_MEMORY_ARENA_H
 #define LP_BASE_MEMORY_ARENA_H
 
 #include "base/compiler.h"
 
-/* The greatest alignment that may be asked for, and the one to ask for when in doubt. */
+/* The greatest alignment, and the one to use when in doubt. */
 #define LP_ARENA_ALIGN_MAX 64
 #define LP_ARENA_ALIGN     16
 
-/* A chunk is at least so large; its own head is part of chunk_bytes. */
+/* The minimum size of a chunk; its own head is part of chunk_bytes. */
 #define LP_ARENA_CHUNK_BYTES_MIN 256
 
 struct lp_arena_chunk;
@@ -33,7 +33,7 @@ struct lp_arena {
 	struct lp_arena_chunk *current; /* the newest: pieces come from here */
 	size_t chunk_bytes;
 	size_t bytes_max;
-	size_t bytes; /* in all chunks: what the arena takes from the system */
+	size_t bytes; /* in all chunks: taken from the system */
 };
 
 /* Valid until the arena is reset, or rolled back to an older one. */
@@ -59,10 +59,10 @@ LP_MUST_CHECK void *lp_arena_array(struct lp_arena *arena, uint64_t cnt, size_t 
 /* A copy of len bytes and a final '\0', for the names in a request. */
 LP_MUST_CHECK char *lp_arena_strndup(struct lp_arena *arena, const void *bytes, size_t len);
 
-/* Everything allocated after a snapshot goes at once: an attempt that failed leaves nothing. */
+/* Everything allocated after the snapshot is freed at once, so a failed attempt leaves nothing. */
 struct lp_arena_snapshot lp_arena_snapshot(const struct lp_arena *arena);
 void lp_arena_rollback(struct lp_arena *arena, const struct lp_arena_snapshot *snapshot);
-/* Everything goes; the first chunk is kept. */
+/* Frees all pieces; the first chunk is kept. */
 void lp_arena_reset(struct lp_arena *arena);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A header for each 4 KiB of the region: the buffer at an address is found by division, and
- * headers lie apart from the data. A slab is whole, or open for one rank, and then cut into pieces
- * whose sizes are powers of two. Free pieces are on a list for each rank and size. Of a piece that
- * is too large one half goes back to the lists, until the size is right. A piece that is given back
- * joins its other half if that is free too. What was given back last, which the caches still have,
- * is what is had next.
+/* A header for each 4 KiB of the region: the buffer at an address is found by division, and headers
+ * lie apart from the data. A slab is whole, or open for one rank, and then cut into pieces whose
+ * sizes are powers of two. Free pieces are on a list for each rank and size. A piece that is too
+ * large is halved until the size is right, and each unused half goes to the lists. A piece that is
+ * given back joins its other half if that is free too. The piece that was given back last goes out
+ * first, because the caches still have it.
  *
  * A rank may use pieces of slabs that lower ranks have opened, but not those of higher ones. So a
  * slab that was opened for a rank holds buffers of that rank and of higher ones only, and is whole
  * again when these have given back. Slabs that are set aside and not open stay whole for their
- * rank: a lower one opens no slab when only such are left.
+ * rank: if only such slabs are left, a lower rank opens none.
  *
- * Of the whole slabs the lowest is opened, found in a bitmap. So what is in use keeps together at
- * the region's beginning, in few huge pages, and what lies above was not used for long: that
- * memory can be given back. (A stack of whole slabs would let each of them be used in turn.) */
+ * The lowest whole slab is opened first; a bitmap finds it. So used slabs keep together at the
+ * region's beginning, in few huge pages. Slabs above them were not used for long, and their memory
+ * can be given back. (A stack of whole slabs would let each of them be used in turn.) */
 #include "base/memory/buf.h"
 
 #include <fcntl.h>
@@ -37,12 +37,12 @@
 LP_LIST_DEFINE(buf_list, struct lp_buf, node);
 
 struct slab {
-	enum lp_buf_rank rank; /* for which it was opened */
+	enum lp_buf_rank rank; /* the rank for which it was opened */
 };
 
 struct lp_bufs {
 	uint8_t *region;
-	bool is_shared; /* others may read the region */
+	bool is_shared; /* other processes may read the region */
 	uint32_t slab_cnt;
 	struct slab *slabs;
 	struct lp_buf *heads;
@@ -77,7 +77,7 @@ static struct lp_bitmap whole_slabs(const struct lp_bufs *bufs)
 /* NULL: no memory. */
 static uint8_t *region_map(size_t bytes, int fd)
 {
-	/* More than needed, so that it can begin on its own alignment. */
+	/* Maps more than needed, so that the region can begin on its own alignment. */
 	void *map = mmap(NULL, bytes + REGION_ALIGN, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
@@ -94,10 +94,10 @@ static uint8_t *region_map(size_t bytes, int fd)
 			(void)munmap(region, bytes);
 		return map == MAP_FAILED ? NULL : region;
 	}
-	/* Huge pages where the system has them: a checksum over memory that is in no cache took two
-	 * thirds of the time with them (each small page costs a walk of the tables, in a virtual
-	 * machine a long one), and a device gets few long pieces instead of many short ones.
-	 * Without them everything works as well. */
+	/* Huge pages if the system has them. With them, a checksum over memory that is in no cache
+	 * took two thirds of the time, because each small page costs a walk of the tables, which is
+	 * long in a virtual machine. And a device gets few long pieces instead of many short ones.
+	 * Huge pages are optional. */
 	(void)lp_huge_advise(region, bytes);
 	return region;
 }
@@ -151,7 +151,7 @@ int lp_bufs_new(uint64_t region_bytes, struct lp_bufs **ret_bufs)
 	return new_region(region_bytes, -1, ret_bufs);
 }
 
-/* A file in memory that keeps its size, and that only its owner may open again. */
+/* A file in memory whose size cannot change, and that only its owner may open again. */
 static int new_file(uint64_t bytes)
 {
 	int fd = memfd_create("lapis", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -166,7 +166,7 @@ static int new_file(uint64_t bytes)
 	return fd;
 }
 
-/* Another description of the same file, which is for reading. */
+/* Opens the same file once more, for reading. */
 static int open_for_reading(int fd)
 {
 	char path[32];
@@ -188,7 +188,7 @@ int lp_bufs_new_shared(uint64_t region_bytes, struct lp_bufs **ret_bufs, int *re
 	} else {
 		*ret_fd = reading;
 	}
-	(void)close(fd); /* a mapping is left of it */
+	(void)close(fd); /* the mapping stays */
 	return err;
 }
 
@@ -198,7 +198,7 @@ void lp_bufs_free(struct lp_bufs *bufs)
 		return;
 	LP_ASSERT(bufs->stats.used_bytes == 0);
 	lp_san_unpoison(bufs->region, bufs->stats.region_bytes);
-	/* Whoever else has it mapped keeps none of it. */
+	/* Other processes that have it mapped lose the memory. */
 	if (bufs->is_shared)
 		(void)madvise(bufs->region, bufs->stats.region_bytes, MADV_REMOVE);
 	(void)munmap(bufs->region, bufs->stats.region_bytes); /* our own mapping: cannot fail */
@@ -254,7 +254,7 @@ static struct lp_buf *find_piece(struct lp_bufs *bufs, enum lp_buf_rank rank, un
 	return NULL;
 }
 
-/* Slabs that are set aside for ranks above this one, and still whole. */
+/* Whole slabs that are set aside for ranks above this one. */
 static uint32_t kept_cnt(const struct lp_bufs *bufs, enum lp_buf_rank rank)
 {
 	uint32_t kept = 0;
@@ -263,7 +263,7 @@ static uint32_t kept_cnt(const struct lp_bufs *bufs, enum lp_buf_rank rank)
 	return kept;
 }
 
-/* There is one, which is counted. */
+/* The caller knows that there is one. It is no longer counted as whole. */
 static uint32_t lowest_whole(struct lp_bufs *bufs)
 {
 	uint32_t word = bufs->whole_from;
@@ -273,7 +273,7 @@ static uint32_t lowest_whole(struct lp_bufs *bufs)
 	return word * LP_BITMAP_WORD_BITS + (uint32_t)__builtin_ctzll(bufs->whole[word]);
 }
 
-/* All of a whole slab, for the rank; NULL: none is left for it. */
+/* Opens a whole slab for the rank; NULL: there is none left for it. */
 static struct lp_buf *open_slab(struct lp_bufs *bufs, enum lp_buf_rank rank)
 {
 	if (bufs->whole_cnt <= kept_cnt(bufs, rank))
@@ -339,8 +339,8 @@ static void give_back(struct lp_seg *segs, uint32_t cnt)
 		lp_buf_put(segs[--cnt].buf);
 }
 
-/* The next buffer for so many bytes: half the size if the whole would waste more than an eighth;
- * smaller ones while there is none, unless it is the last that may be taken. */
+/* The next buffer for so many bytes. It has half the size if the whole size would waste more than
+ * an eighth. If there is none, it is smaller, unless it is the last that may be taken. */
 static struct lp_buf *take_next(struct lp_bufs *bufs, uint32_t want, enum lp_buf_rank rank,
 				bool is_last)
 {
@@ -430,7 +430,7 @@ uint64_t lp_bufs_reach(struct lp_bufs *bufs)
 static void give_back_slabs(struct lp_bufs *bufs, uint64_t from, uint64_t to)
 {
 	uint8_t *memory = bufs->region + from * SLAB_BYTES;
-	/* Advice: at the worst the memory stays. */
+	/* Only advice: if it fails the memory stays. */
 	(void)madvise(memory, (to - from) * SLAB_BYTES,
 		      bufs->is_shared ? MADV_REMOVE : MADV_DONTNEED);
 }

@@ -37,14 +37,15 @@
 
 struct lp_bufs;
 
-/* What a buffer is for, from the first that a request takes to the last. */
+/* Use of a buffer, in the order in which a request takes them. */
 enum lp_buf_rank {
-	LP_BUF_REQUEST, /* a client's request: what lands, what is read for it */
-	LP_BUF_MOUNT,   /* the same for the kernel's requests, for which a client's may wait */
-	LP_BUF_ANSWER,  /* copies of what another shard has read; room for an answer */
-	LP_BUF_CARRY,   /* copies of what another shard is to write */
+	LP_BUF_REQUEST, /* a client's request: data that lands, data read for it */
+	LP_BUF_MOUNT,   /* the same for the kernel's requests, which a client's request may wait for
+			 */
+	LP_BUF_ANSWER,  /* copies of data that another shard has read; room for an answer */
+	LP_BUF_CARRY,   /* copies of data that another shard shall write */
 	LP_BUF_EDGE,    /* blocks that a write covers in part */
-	LP_BUF_COPY,    /* data that has to be moved onto whole blocks */
+	LP_BUF_COPY,    /* data that must be moved onto whole blocks */
 	LP_BUF_RANKS
 };
 
@@ -53,8 +54,8 @@ struct lp_buf {
 	uint32_t bytes; /* a power of two; 0 while free */
 	uint32_t refs;
 	struct lp_bufs *home;
-	struct lp_list_node node; /* the free list's; while out, for the holder of the first
-				   * reference to use */
+	struct lp_list_node node; /* the free list's; while the buffer is out, for the holder of the
+				     first reference */
 };
 
 /* A part of a buffer. */
@@ -74,22 +75,23 @@ struct lp_bufs_stats {
 
 /* region_bytes is rounded down to 1 MiB; at least that. -ENOMEM. */
 int lp_bufs_new(uint64_t region_bytes, struct lp_bufs **ret_bufs) LP_MUST_CHECK;
-/* The same in memory that another process may be shown: *ret_fd is what that one maps to read it,
- * the caller's to close. By it nothing can be written (unless by who could anyway: root, or the
- * same user), nor the size be changed; when this is freed all that is read there is zeros. -ENOMEM,
- * -EMFILE, or why /proc is not there. */
+/* The same in memory that another process may be shown. That process maps *ret_fd to read it; the
+ * caller must close it. *ret_fd allows neither writes nor changes of the size (except to root and
+ * to the same user, which could do that anyway). After lp_bufs_free() all reads give zeros.
+ * -ENOMEM, -EMFILE, or the reason why /proc is missing. */
 int lp_bufs_new_shared(uint64_t region_bytes, struct lp_bufs **ret_bufs, int *ret_fd) LP_MUST_CHECK;
-/* Asserts that all buffers are back. Accepts NULL. */
+/* Asserts that all buffers have been given back. Accepts NULL. */
 void lp_bufs_free(struct lp_bufs *bufs);
 
 /* The whole mapping, for registration. */
 void *lp_bufs_region(const struct lp_bufs *bufs, uint64_t *ret_bytes);
 
-/* Sets so many slabs (of LP_BUF_LARGE) aside for a rank above the lowest. What lower ranks have
- * already stays with them until they give it back. Asserts that some are left for the lowest. */
+/* Sets slabs (of LP_BUF_LARGE) aside for a rank above the lowest. Buffers that lower ranks have
+ * already stay with them until they give them back. Asserts that some slabs are left for the
+ * lowest. */
 void lp_bufs_reserve(struct lp_bufs *bufs, enum lp_buf_rank rank, uint32_t slabs);
 
-/* The size of the buffer that one gets for so many bytes (1 to LP_BUF_LARGE). */
+/* The size of the buffer for so many bytes (1 to LP_BUF_LARGE). */
 static inline uint32_t lp_buf_size(uint32_t bytes)
 {
 	LP_ASSERT(bytes > 0 && bytes <= LP_BUF_LARGE);
@@ -107,20 +109,20 @@ static inline LP_MUST_CHECK struct lp_buf *lp_buf_new(struct lp_bufs *bufs, uint
 	return lp_buf_new_ranked(bufs, bytes, LP_BUF_REQUEST);
 }
 
-/* Buffers for all of `bytes`, of which the first `skip` bytes stay empty: as few as there can be
- * without wasting more than an eighth, smaller ones where large ones are out. Returns how many, at
- * most `max`; 0, with nothing taken, when they are short. */
+/* Buffers for all of `bytes`, of which the first `skip` bytes stay empty. Takes as few buffers as
+ * possible without wasting more than an eighth, and smaller ones if large ones lack. Returns their
+ * number, at most `max`; 0, with none taken, if there are too few. */
 uint32_t lp_bufs_take(struct lp_bufs *bufs, uint32_t bytes, uint32_t skip, enum lp_buf_rank rank,
 		      struct lp_seg *segs, uint32_t max) LP_MUST_CHECK;
 struct lp_buf *lp_buf_get(struct lp_buf *buf);
 /* Accepts NULL. */
 void lp_buf_put(struct lp_buf *buf);
 
-/* How far from the region's beginning there was a buffer at any time since the last call: bytes, a
- * multiple of LP_BUF_LARGE. */
+/* The distance from the region's beginning to the end of the last buffer that was out at any time
+ * since the last call: bytes, a multiple of LP_BUF_LARGE. */
 uint64_t lp_bufs_reach(struct lp_bufs *bufs);
-/* Gives back to the system what memory free slabs have beyond the first keep_bytes, in whole huge
- * pages. Nothing of that may be registered with the kernel: I/O would go on with the old pages. */
+/* Gives memory of free slabs beyond the first keep_bytes back to the system, in whole huge pages.
+ * None of it may be registered with the kernel, because I/O would go on with the old pages. */
 void lp_bufs_trim(struct lp_bufs *bufs, uint64_t keep_bytes);
 /* From the region's beginning to the last slab that may have memory. */
 uint64_t lp_bufs_resident_bytes(const struct lp_bufs *bufs);

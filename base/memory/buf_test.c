@@ -244,7 +244,7 @@ static void test_ranks(void **state)
 			high[i] = lp_buf_new_ranked(bufs, LP_BUF_LARGE, LP_BUF_COPY);
 		assert_non_null(high[4]);
 		assert_null(lp_buf_new_ranked(bufs, 1, LP_BUF_COPY));
-		/* A high rank uses what a low one leaves. */
+		/* A high rank uses buffers that a low one leaves. */
 		lp_buf_put(low[--low_cnt]);
 		high[5] = lp_buf_new_ranked(bufs, 1, LP_BUF_COPY);
 		assert_non_null(high[5]);

@@ -10,7 +10,7 @@ size_t lp_huge_advise(void *memory, size_t bytes)
 	uintptr_t end = (begin + bytes) & ~(uintptr_t)(LP_HUGE_BYTES - 1);
 	if (memory == NULL || end <= first)
 		return 0;
-	/* Advice: without huge pages everything works as well. */
+	/* Only advice: huge pages are optional. */
 	(void)madvise((uint8_t *)memory + (first - begin), end - first, MADV_HUGEPAGE);
 	return end - first;
 }

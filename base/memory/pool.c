@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The free list is a stack of object numbers and a bitmap of what is on it, both beside the
- * objects: a stale pointer can spoil an object, but not the pool, and a second put is caught by
- * its bit at once. Stack and bitmap are sized for limit_max at start. Objects are numbered
- * through the slabs; a slab added later is never smaller than a part of limit_max, which bounds
- * their number, and with it the search for an object's slab. Nearly always there is one slab.
+/* The free list is a stack of object numbers and a bitmap of the numbers on it, both apart from the
+ * objects. So a stale pointer can spoil an object, but not the pool, and a second put is caught by
+ * its bit at once. Stack and bitmap are sized for limit_max at start. Objects are numbered through
+ * the slabs; a slab added later is never smaller than a part of limit_max, which bounds their
+ * number, and with it the search for an object's slab. Nearly always there is one slab.
  *
- * Invariant: an object is either on the stack with its bit set or out with its bit clear;
- * free_cnt + in_use == capacity. */
+ * Invariant: an object is either on the stack with its bit set or out with its bit clear; free_cnt
+ * + in_use == capacity. */
 #include "base/memory/pool.h"
 
 #include <pthread.h>
@@ -39,7 +39,7 @@ struct lp_pool {
 	uint32_t capacity;
 	uint32_t in_use;
 	uint32_t high_water;        /* since the last trim */
-	uint32_t high_water_before; /* and before that */
+	uint32_t high_water_before; /* the same before the last trim */
 	uint32_t out_end;           /* one past the highest number that was out at the last trim */
 	uint32_t free_cnt;
 	uint32_t slab_cnt;
@@ -85,7 +85,7 @@ static char *object_at(const struct lp_pool *pool, uint32_t number)
 	return slab->objects + (size_t)(number - slab->first) * pool->stride;
 }
 
-/* Dies when the object is not one of this pool's. */
+/* Dies if the object is not of this pool. */
 static uint32_t number_of(const struct lp_pool *pool, const void *object)
 {
 	for (uint32_t i = 0; i < pool->slab_cnt; i++) {
@@ -124,7 +124,7 @@ static void unseal(const struct lp_pool *pool, char *object)
 	LP_ASSERT_SLOW(fill_is_intact(pool, object));
 }
 
-/* The walk costs as much as there are objects: once in so many operations it is cheap. */
+/* The walk costs as much as there are objects, so it is made only once in that many operations. */
 static bool is_sound_now_and_then(struct lp_pool *pool)
 {
 	return ++pool->ops_cnt % (pool->capacity + 1) != 0 || lp_pool_is_sound(pool);
@@ -137,21 +137,21 @@ static int add_slab(struct lp_pool *pool, uint32_t cnt)
 	size_t bytes;
 	if (__builtin_mul_overflow(pool->stride, (size_t)cnt, &bytes) || bytes > PTRDIFF_MAX)
 		return -ENOMEM;
-	/* A large one is looked into at random. */
+	/* Large slabs have random access, so huge pages help. */
 	size_t align = bytes >= LP_HUGE_BYTES ? LP_MAX(pool->align, LP_HUGE_BYTES) : pool->align;
 	size_t padded = lp_align_up(bytes, align);
 	char *objects = aligned_alloc(align, padded);
 	if (objects == NULL)
 		return -ENOMEM;
-	/* But not its beginning: of a huge page one touch takes all, so of pools that are hardly
-	 * used each would have one. */
+	/* Not for its beginning: one touch takes a whole huge page, so each pool that is hardly
+	 * used would have one. */
 	if (padded > LP_HUGE_BYTES)
 		(void)lp_huge_advise(objects + LP_HUGE_BYTES, padded - LP_HUGE_BYTES);
 	pool->slabs[pool->slab_cnt++] =
 		(struct slab){.objects = objects, .first = pool->capacity, .cnt = cnt};
-	/* Those of a later slab go out before what is free of the others. */
+	/* Objects of a later slab go out before free ones of the others. */
 	pool->out_end = pool->slab_cnt > 1 ? pool->capacity + cnt : 0;
-	/* From the last to the first: the lowest address goes out first. */
+	/* From the last to the first, so that the lowest address goes out first. */
 	uint32_t end = pool->capacity + cnt;
 	pool->capacity = end;
 	for (uint32_t i = 1; i <= cnt; i++) {
@@ -273,7 +273,7 @@ int lp_pool_resize(struct lp_pool *pool, uint32_t limit)
 
 /* --- Giving back ------------------------------------------------------------------------------ */
 
-/* As it was at the beginning: the lowest number goes out first. */
+/* Restores the first order: the lowest number goes out first. */
 static void sort_stack(struct lp_pool *pool)
 {
 	uint32_t cnt = 0;
@@ -287,7 +287,7 @@ static void sort_stack(struct lp_pool *pool)
 	LP_ASSERT(cnt == pool->free_cnt);
 }
 
-/* Objects [from, to) of the slab are free: the whole pages in them. */
+/* Objects [from, to) of the slab are free: gives the whole pages in them back. */
 static size_t drop_pages(const struct lp_pool *pool, const struct slab *slab, uint32_t from,
 			 uint32_t to)
 {
@@ -296,7 +296,7 @@ static size_t drop_pages(const struct lp_pool *pool, const struct slab *slab, ui
 	uintptr_t end = lp_align_down(objects + (to - slab->first) * pool->stride, PAGE_BYTES);
 	if (begin >= end)
 		return 0;
-	/* Advice: at the worst the memory stays. */
+	/* Only advice: if it fails the memory stays. */
 	(void)madvise(slab->objects + (begin - objects), end - begin, MADV_DONTNEED);
 #if LP_ASSERT_SLOW_ON
 	for (uint32_t i = from; i < to; i++) {
@@ -307,7 +307,7 @@ static size_t drop_pages(const struct lp_pool *pool, const struct slab *slab, ui
 	return end - begin;
 }
 
-/* Those from `end` on were never out; but their memory came along in huge pages. */
+/* Objects from `end` on were never out, but may have memory by huge pages. */
 static size_t trim_slab(const struct lp_pool *pool, const struct slab *slab, uint32_t end)
 {
 	size_t bytes = 0;
@@ -327,14 +327,14 @@ static size_t trim_slab(const struct lp_pool *pool, const struct slab *slab, uin
 
 size_t lp_pool_trim(struct lp_pool *pool)
 {
-	/* Numbers go out from the lowest on, so none beyond this has been touched. Of a huge page
-	 * one touch takes all, so there is no least of what is worth it. */
+	/* Objects go out from the lowest number on, so none beyond this has been touched. One touch
+	 * takes a whole huge page, so even few bytes are worth a trim. */
 	uint32_t end = LP_MAX(pool->out_end, pool->high_water);
 	size_t bytes = 0;
 	LP_ASSERT(pool->magic == POOL_MAGIC);
 	LP_ASSERT_SLOW(is_owner(pool));
 	if (pool->high_water <= pool->in_use)
-		return 0; /* nothing was touched but what is out */
+		return 0; /* only objects that are out were touched */
 	for (uint32_t i = 0; i < pool->slab_cnt; i++)
 		bytes += trim_slab(pool, &pool->slabs[i], end);
 	sort_stack(pool);
@@ -378,8 +378,8 @@ bool lp_pool_is_sound(const struct lp_pool *pool)
 	if (pool->free_cnt + pool->in_use != pool->capacity || pool->limit > pool->capacity ||
 	    pool->high_water < pool->in_use)
 		return false;
-	/* As many bits as entries, and each entry's bit is set. An entry that is there twice would
-	 * show as its bit clear after the first get. */
+	/* There are as many bits as entries, and each entry's bit is set. If an entry were there
+	 * twice, its bit would be clear after the first get. */
 	uint32_t bits_cnt = 0;
 	for (uint32_t i = 0; i < (pool->limit_max + 63) / 64; i++)
 		bits_cnt += (uint32_t)__builtin_popcountll(pool->bitmap[i]);

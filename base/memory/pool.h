@@ -28,7 +28,7 @@
 
 #define LP_POOL_OBJECTS_MAX (UINT32_C(1) << 24) /* per pool */
 #define LP_POOL_ALIGN_MAX   (UINT32_C(2) << 20) /* a huge page */
-#define LP_POOL_BUF_ALIGN   4096u               /* what direct I/O wants */
+#define LP_POOL_BUF_ALIGN   4096u               /* alignment for direct I/O */
 
 struct lp_pool;
 
@@ -37,7 +37,7 @@ struct lp_pool_config {
 	size_t object_bytes; /* of one object; > 0 */
 	uint32_t align;      /* of each object: a power of two; 0 means a cache line */
 	uint32_t limit;      /* objects that may be out at once; > 0 */
-	uint32_t limit_max;  /* what resize may raise it to; 0 means limit */
+	uint32_t limit_max;  /* highest limit of resize; 0 means limit */
 };
 
 struct lp_pool_stats {
@@ -52,28 +52,28 @@ struct lp_pool_stats {
 
 /* -ENOMEM, also for sizes no machine has. */
 int lp_pool_new(const struct lp_pool_config *config, struct lp_pool **ret_pool) LP_MUST_CHECK;
-/* Asserts that all objects are back. NULL is fine. */
+/* Asserts that all objects are back. Accepts NULL. */
 void lp_pool_free(struct lp_pool *pool);
 
-/* Page-aligned I/O buffers are a pool like any other. */
+/* A pool of page-aligned I/O buffers. */
 int lp_bufpool_new(const char *name, size_t buf_bytes, uint32_t limit, uint32_t limit_max,
 		   struct lp_pool **ret_pool) LP_MUST_CHECK;
 
-/* NULL when `limit` objects are out, which is counted. */
+/* NULL when `limit` objects are out; this is counted. */
 void *lp_pool_get(struct lp_pool *pool) LP_MUST_CHECK;
 void lp_pool_put(struct lp_pool *pool, void *object);
 
 /* 0 < limit <= limit_max. -ENOMEM leaves the limit as it was. */
 int lp_pool_resize(struct lp_pool *pool, uint32_t limit) LP_MUST_CHECK;
 
-/* The memory of free objects goes back to the system, in whole pages, unless it is little; and the
- * objects at the lowest addresses go out first. How much memory that was, at most. */
+/* Gives memory of free objects back to the system, in whole pages, unless it is little. The objects
+ * at the lowest addresses then go out first. Returns the most bytes that this may have been. */
 size_t lp_pool_trim(struct lp_pool *pool);
 
 /* Another thread takes the pool over; the caller has ordered the two. */
 void lp_pool_rebind(struct lp_pool *pool);
 
-/* Objects that get would still give. */
+/* Number of objects that get can still give. */
 uint32_t lp_pool_free_cnt(const struct lp_pool *pool);
 void lp_pool_read_stats(const struct lp_pool *pool, struct lp_pool_stats *ret_stats);
 
@@ -81,7 +81,7 @@ void lp_pool_read_stats(const struct lp_pool *pool, struct lp_pool_stats *ret_st
  * beside the pool, such as registered buffers. */
 uint32_t lp_pool_index(const struct lp_pool *pool, const void *object);
 
-/* Walks all free objects and all slabs. For tests; the slow builds call it now and then. */
+/* Walks all free objects and all slabs. For tests; the slow builds call it at intervals. */
 bool lp_pool_is_sound(const struct lp_pool *pool);
 
 #endif

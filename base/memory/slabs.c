@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A piece is cut into slabs, and is aligned to its size; so are slabs: whose an object is follows
- * from its address. The head of a piece is in front of the head of its first slab, which has so
- * much less room.
+/* A piece is cut into slabs. Pieces and slabs are aligned to their sizes, so the slab and the piece
+ * of an object follow from its address. The head of a piece is in front of the head of its first
+ * slab, which has that much less room.
  *
  *   piece  | head | slab 0: head, objects | slab 1: head, objects | ...
  *
- * Of a slab objects are taken from its list of those that came back, else from behind those that
- * were ever out: so memory is not touched before it is needed. On the list of its class are the
- * slabs that have room, the fullest of them, more or less, in front: one that was full and has an
- * object again comes first. One slab without any object stays with its class, so that who takes
- * and gives back one object does not cut a slab each time; and one free piece stays. */
+ * A slab gives out objects that came back, and then the objects behind those that were ever out. So
+ * memory is not touched before it is needed. A class has a list of its slabs with room. Fuller
+ * slabs tend to be in front, because a slab that was full and gets an object back comes first. One
+ * slab without any objects out stays with its class. So a caller that takes and gives back one
+ * object does not cut a slab each time. One free piece stays, too. */
 #include "base/memory/slabs.h"
 
 #include <assert.h>
@@ -24,22 +24,22 @@
 #define SLAB_BYTES  (UINT64_C(32) << 10)
 #define SMALL_PIECE (8 * SLAB_BYTES)
 #define LARGE_PIECE LP_HUGE_BYTES
-#define LARGE_FROM  (32 * LARGE_PIECE) /* expected: less than a page of it is half empty */
+#define LARGE_FROM  (32 * LARGE_PIECE) /* from here on less than a page of it is half empty */
 #define HEAD_ALIGN  64u
 
 struct slab {
-	struct lp_list_node node; /* of its class's list, if it has room; or of its piece's */
+	struct lp_list_node node; /* in its class's list, if it has room; or in its piece's */
 	void *back;               /* objects that came back: each begins with the next */
-	uint32_t object_bytes;    /* 0: it is its piece's, free */
+	uint32_t object_bytes;    /* 0: it is a free slab of its piece */
 	uint32_t out_cnt;
-	uint32_t fresh; /* offset of what was never out */
+	uint32_t fresh; /* offset of the objects that were never out */
 	uint32_t end;   /* no object fits behind this */
 };
 
 LP_LIST_DEFINE(slab_list, struct slab, node);
 
 struct piece {
-	struct lp_list_node node; /* of those that have free slabs */
+	struct lp_list_node node; /* in the list of pieces with free slabs */
 	struct slab_list free;
 	uint32_t free_cnt;
 };
@@ -48,10 +48,10 @@ LP_LIST_DEFINE(piece_list, struct piece, node);
 
 struct lp_slabs {
 	size_t piece_bytes;
-	uint32_t slab_cnt; /* of a piece */
+	uint32_t slab_cnt; /* slabs of a piece */
 	uint64_t out_cnt;
 	uint64_t bytes;
-	struct piece_list pieces; /* that have free slabs */
+	struct piece_list pieces; /* pieces with free slabs */
 	struct slab_list classes[CLASS_CNT];
 };
 
@@ -105,7 +105,7 @@ static struct piece *add_piece(struct lp_slabs *slabs)
 		*slab = (struct slab){.object_bytes = 0};
 		slab_list_push_back(&piece->free, slab);
 	}
-	LP_ASSERT(slabs->pieces.head.next != NULL); /* it was made */
+	LP_ASSERT(slabs->pieces.head.next != NULL); /* the list was initialised */
 	piece_list_push_front(&slabs->pieces, piece);
 	slabs->bytes += slabs->piece_bytes;
 	return piece;
@@ -163,12 +163,12 @@ static struct slab *cut_slab(struct lp_slabs *slabs, uint32_t class_idx)
 			      .fresh = first,
 			      .end = first + room / object_bytes * object_bytes};
 	lp_san_poison((uint8_t *)slab + first, room);
-	LP_ASSERT(slabs->classes[class_idx].head.next != NULL); /* it was made */
+	LP_ASSERT(slabs->classes[class_idx].head.next != NULL); /* the list was initialised */
 	slab_list_push_front(&slabs->classes[class_idx], slab);
 	return slab;
 }
 
-/* Nothing of it is out. */
+/* No object of the slab is out. */
 static void give_back(struct lp_slabs *slabs, struct slab *slab)
 {
 	struct piece *piece = piece_of(slabs, slab);
@@ -177,7 +177,7 @@ static void give_back(struct lp_slabs *slabs, struct slab *slab)
 	slab_list_push_front(&piece->free, slab);
 	if (piece->free_cnt++ == 0)
 		piece_list_push_back(&slabs->pieces, piece);
-	/* One stays; else the one that would be taken from last. */
+	/* One free piece stays. Otherwise, frees the piece that would be used last. */
 	bool is_only = piece_list_first(&slabs->pieces) == piece_list_last(&slabs->pieces);
 	if (piece->free_cnt == slabs->slab_cnt && !is_only)
 		drop_piece(slabs, piece);

@@ -10,7 +10,7 @@
  *   - Memory is taken in large pieces, in huge pages where there are any. So a thread that makes
  *     objects all the time does not ask the kernel for every page. (In a thread's own arena glibc
  *     asks twice for each: to be allowed to touch it, and by touching it.)
- *   - One of many objects that is looked at is on a page that the processor knows.
+ *   - The processor knows the pages of objects, even if there are very many objects.
  *   - When all of a piece has been given back, the piece goes back to the system.
  *
  * A slab is SLAB bytes of objects of one class. There is a class for each 32 bytes up to
@@ -29,18 +29,18 @@
 
 struct lp_slabs;
 
-/* expected_bytes: of all objects, some day; pieces are large where it is much. Takes no memory for
- * objects yet. -ENOMEM. */
+/* expected_bytes: the expected size of all objects; pieces are large if it is large. Takes no
+ * memory for objects yet. -ENOMEM. */
 int lp_slabs_new(uint64_t expected_bytes, struct lp_slabs **ret_slabs) LP_MUST_CHECK;
 /* Asserts that all objects are back. Accepts NULL. */
 void lp_slabs_free(struct lp_slabs *slabs);
 
 /* Aligned to 16 bytes; undefined content; NULL: no memory. bytes > 0. */
 void *lp_slabs_get(struct lp_slabs *slabs, size_t bytes) LP_MUST_CHECK;
-/* With the size it was asked for. Accepts NULL. */
+/* bytes: the size that was requested. Accepts NULL. */
 void lp_slabs_put(struct lp_slabs *slabs, void *object, size_t bytes);
 
-/* What the pieces take. */
+/* Bytes of all pieces. */
 uint64_t lp_slabs_bytes(const struct lp_slabs *slabs);
 
 #endif

@@ -103,7 +103,7 @@ static void test_memory_goes_back(void **state)
 	lp_slabs_free(NULL);
 }
 
-/* What came back last is had next, and a slab is not cut anew each time. */
+/* The object that came back last goes out next, and a slab is not cut anew each time. */
 static void test_last_first(void **state)
 {
 	struct lp_slabs *slabs = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each operation treats a range as a first word, words in between, and a last one; the masks of
- * the first and the last say which of their bits belong to the range. */
+/* Each operation splits a range into a first word, words in between, and a last one. The masks of
+ * the first and the last have the bits that belong to the range. */
 #include "base/struct/bitmap.h"
 
 #include <string.h>
@@ -97,8 +97,8 @@ uint64_t lp_bitmap_count(const struct lp_bitmap *bitmap, uint64_t from, uint64_t
 	return cnt + ones(bitmap->words[s.last_idx] & s.last_mask);
 }
 
-/* flip is all ones to look for a clear bit. The last word is not masked: a hit beyond `to` is
- * none. */
+/* flip is all ones to search for a clear bit. The last word is not masked: a hit beyond `to` does
+ * not count. */
 static uint64_t find_first(const struct lp_bitmap *bitmap, uint64_t from, uint64_t to,
 			   uint64_t flip)
 {
@@ -144,8 +144,8 @@ uint64_t lp_bitmap_find_set_end(const struct lp_bitmap *bitmap, uint64_t from, u
 	return LP_MAX(end, from);
 }
 
-/* A set bit in the window rules out every start up to itself, so the last one in it is looked
- * for, and the next window begins behind it. */
+/* A set bit in the window rules out every start up to itself. So the search looks for the last set
+ * bit in it, and the next window begins behind that. */
 uint64_t lp_bitmap_find_clear_run(const struct lp_bitmap *bitmap, uint64_t from, uint64_t to,
 				  uint64_t cnt)
 {

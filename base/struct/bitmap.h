@@ -40,23 +40,23 @@ static inline bool lp_bitmap_test(const struct lp_bitmap *bitmap, uint64_t pos)
 void lp_bitmap_set(struct lp_bitmap *bitmap, uint64_t from, uint64_t to);
 void lp_bitmap_clear(struct lp_bitmap *bitmap, uint64_t from, uint64_t to);
 
-/* Whether all bits of the range are so; true for an empty one. */
+/* Whether all bits of the range are set (or clear); true for an empty range. */
 bool lp_bitmap_is_set(const struct lp_bitmap *bitmap, uint64_t from, uint64_t to);
 bool lp_bitmap_is_clear(const struct lp_bitmap *bitmap, uint64_t from, uint64_t to);
 
-/* How many bits of the range are set. */
+/* The number of set bits in the range. */
 uint64_t lp_bitmap_count(const struct lp_bitmap *bitmap, uint64_t from, uint64_t to);
 
-/* The first set, or clear, bit of the range. The length of the run that begins at `from` is
- * likewise what lp_bitmap_find_set() (or _clear) returns, minus from. */
+/* The first set, or clear, bit of the range. The length of the run that begins at `from` is the
+ * result of lp_bitmap_find_set() (or _clear), minus from. */
 uint64_t lp_bitmap_find_set(const struct lp_bitmap *bitmap, uint64_t from, uint64_t to);
 uint64_t lp_bitmap_find_clear(const struct lp_bitmap *bitmap, uint64_t from, uint64_t to);
 
 /* One past the last set bit of the range; `from` when there is none. */
 uint64_t lp_bitmap_find_set_end(const struct lp_bitmap *bitmap, uint64_t from, uint64_t to);
 
-/* The first run of cnt clear bits that lies wholly in the range; its start. cnt > 0. A search for
- * a long run looks at a part of the words only. */
+/* The first run of cnt clear bits that lies wholly in the range; its start. cnt > 0. A search for a
+ * long run reads only a part of the words. */
 uint64_t lp_bitmap_find_clear_run(const struct lp_bitmap *bitmap, uint64_t from, uint64_t to,
 				  uint64_t cnt);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A value's bucket is its leading 6 bits (the first of which is always 1) and the position of the
- * highest; the index arithmetic in the header puts these ranges behind one another without gap. */
+ * highest. The index arithmetic in the header puts these ranges behind one another without gaps. */
 #include "base/struct/hist.h"
 
 #include <string.h>
@@ -56,8 +56,8 @@ void lp_hist_subtract(struct lp_hist *hist, const struct lp_hist *earlier)
 	hist->max = LP_MIN(max, hist->max);
 }
 
-/* How many values must lie at or below the answer: count * ppm / 10^6, rounded up. Split so that
- * no count overflows. */
+/* The number of values that must lie at or below the answer: count * ppm / 10^6, rounded up. Split
+ * so that no count overflows. */
 static uint64_t rank_of(uint64_t count, uint32_t ppm)
 {
 	uint64_t whole = count / LP_HIST_P100 * ppm;

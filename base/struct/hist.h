@@ -65,12 +65,12 @@ static inline void lp_hist_record(struct lp_hist *hist, uint64_t value)
 	hist->buckets[lp_hist_index(value)]++;
 }
 
-/* Adds what `from` has counted. */
+/* Adds the counts of `from`. */
 void lp_hist_merge(struct lp_hist *hist, const struct lp_hist *from);
 
-/* Takes away what `earlier`, a former copy of this histogram, had counted: what is left is the
- * interval between. Its count and sum are exact, its min and max are the bounds of the outermost
- * buckets that are not empty, drawn in to those of the whole. */
+/* Takes away the counts of `earlier`, a former copy of this histogram. The interval between the two
+ * is left. Its count and sum are exact. Its min and max are the bounds of the outermost buckets
+ * that are not empty, limited to those of the whole. */
 void lp_hist_subtract(struct lp_hist *hist, const struct lp_hist *earlier);
 
 /* The smallest bound that at least ppm millionths of the values do not exceed; the exact minimum

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Intrusive doubly linked lists, typed.
  *
- * Threads: none of its own; a list belongs to one thread or to whoever holds its lock.
+ * Threads: none of its own; a list belongs to one thread, or to the holder of its lock.
  *
  * An object embeds a struct lp_list_node for each list it can be on. LP_LIST_DEFINE(name, type,
- * member) makes `struct name` and functions that take and return `type *`, so that an object
- * cannot land on a list of another type or through another member. Insert asserts that the node
- * is unlinked, remove that it is linked; lp_list_node_init() (or zeroed memory) makes a node
- * unlinked. All operations are O(1) but for name_count().
+ * member) makes `struct name` and functions that take and return `type *`, so that an object cannot
+ * land on a list of another type or through another member. Insert asserts that the node is
+ * unlinked, remove that it is linked; lp_list_node_init() (or zeroed memory) makes a node unlinked.
+ * All operations are O(1) except name_count().
  */
 #ifndef LP_BASE_STRUCT_LIST_H
 #define LP_BASE_STRUCT_LIST_H

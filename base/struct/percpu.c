@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One allocation holds the struct, the plain slots and the atomic ones. CPU numbers may have
- * gaps, so there are as many slots as the highest possible number says, not as there are CPUs. A
- * CPU number beyond that (there is none, but the kernel is input) wraps for the atomic slots and
- * is refused for the plain ones. */
+/* One allocation holds the struct, the plain slots and the atomic ones. CPU numbers may have gaps,
+ * so the highest possible number, not the number of CPUs, decides how many slots there are. A CPU
+ * number beyond that (there is none, but the kernel is input) wraps for the atomic slots and is
+ * refused for the plain ones. */
 #include "base/struct/percpu.h"
 
 #include <fcntl.h>
@@ -63,7 +63,7 @@ struct lp_percpu *lp_percpu_new(uint32_t nr_counters)
 	percpu->cpus = cpus;
 	percpu->counters = nr_counters;
 #if LP_PERCPU_RSEQ
-	/* Size 0: glibc was told not to register, and there may be no area behind the offset. */
+	/* Size 0: glibc was told not to register, and there may be no area at the offset. */
 	percpu->plain_cpus = __rseq_size != 0 ? cpus : 0;
 #endif
 	return percpu;
@@ -97,7 +97,7 @@ static int64_t plain_at(const struct lp_percpu *percpu, unsigned cpu, uint32_t i
 int64_t lp_percpu_sum(const struct lp_percpu *percpu, uint32_t idx)
 {
 	LP_ASSERT(idx < percpu->counters);
-	/* Unsigned, for a sum of halves may pass the limits on its way. */
+	/* Unsigned, because a sum of halves may exceed the limits on its way. */
 	uint64_t sum = 0;
 	for (unsigned cpu = 0; cpu < percpu->cpus; cpu++) {
 		sum += (uint64_t)plain_at(percpu, cpu, idx);

@@ -14,12 +14,13 @@
  * the kernel takes the CPU away in between, it sends the thread back to the start. So no update is
  * lost or counted twice, without a system call or an atomic instruction. Elsewhere, and for threads
  * without a registered rseq area (glibc before 2.35, or switched off), the update is a relaxed
- * atomic add on the slot of the CPU. It is so under the sanitizers, too, which cannot see into the
+ * atomic add on the slot of the CPU. The same holds under the sanitizers, which cannot see into the
  * assembly.
  *
  * Counters are signed: a gauge may be raised on one CPU and lowered on another. A sum is exact once
- * the adds are ordered before it. While others add it is a sum of values that were there. A shard's
- * own counters are plain; this is for what threads of several kinds count.
+ * the adds are ordered before it. While others add, it is a sum of values that the slots had at
+ * some time. A shard's own counters are plain; this is for counters that threads of several kinds
+ * share.
  */
 #ifndef LP_BASE_STRUCT_PERCPU_H
 #define LP_BASE_STRUCT_PERCPU_H
@@ -40,7 +41,7 @@
 #define LP_PERCPU_HAS_AREA 0
 #endif
 
-/* Whether updates are restartable sequences where the kernel lets them. */
+/* Whether updates are restartable sequences where the kernel allows them. */
 #if LP_PERCPU_HAS_AREA && defined(__x86_64__) && defined(__LP64__) && !LP_SAN_ADDRESS &&           \
 	!LP_SAN_THREAD
 #define LP_PERCPU_RSEQ 1
@@ -50,8 +51,8 @@
 
 #define LP_PERCPU_COUNTERS_MAX 4096u
 
-/* Read it here, write it through the functions. The two kinds of update have slots of their own,
- * for a plain add of one CPU and an atomic one of another on the same word would lose updates. */
+/* Read it here, write it through the functions. The two kinds of update have slots of their own. A
+ * plain add of one CPU and an atomic one of another on the same word would lose updates. */
 struct lp_percpu {
 	char *plain;           /* slots of the restartable updates */
 	_Atomic int64_t *safe; /* slots of the atomic updates */
@@ -63,10 +64,10 @@ struct lp_percpu {
 
 /* All counters 0. 0 < nr_counters <= LP_PERCPU_COUNTERS_MAX. NULL when there is no memory. */
 struct lp_percpu *lp_percpu_new(uint32_t nr_counters) LP_MUST_CHECK;
-/* NULL is fine. */
+/* Accepts NULL. */
 void lp_percpu_free(struct lp_percpu *percpu);
 
-/* The CPU that the thread runs on, or ran on a moment ago; 0 if nobody knows. */
+/* The CPU that the thread runs on, or ran on just before; 0 if it is not known. */
 static inline unsigned lp_percpu_cpu(void)
 {
 #if LP_PERCPU_HAS_AREA
@@ -76,7 +77,7 @@ static inline unsigned lp_percpu_cpu(void)
 		const volatile uint32_t *cpu_id =
 			(const volatile void *)(area + offsetof(struct rseq, cpu_id));
 		uint32_t cpu = *cpu_id;
-		/* Negative numbers say why the area is not registered. */
+		/* Negative numbers mean that the area is not registered. */
 		if (LP_LIKELY(cpu <= INT32_MAX))
 			return cpu;
 	}
@@ -85,18 +86,18 @@ static inline unsigned lp_percpu_cpu(void)
 	return asked < 0 ? 0 : (unsigned)asked;
 }
 
-/* An update that is right on any machine and thread. */
+/* An update that works on any machine and thread. */
 void lpi_percpu_add_safe(struct lp_percpu *percpu, uint32_t idx, int64_t delta);
 
 #if LP_PERCPU_RSEQ
 /* False, with nothing done, when this thread has no registered rseq area.
  *
- * Between labels 1 and 2 the kernel watches: whatever takes the CPU away (preemption, a signal)
- * makes it resume at label 4 instead, which starts over. The CPU number is read inside, so it is
- * that of the CPU on which the last instruction, the add, commits. The descriptor (label 3) says
- * where the sequence starts, how long it is and where it aborts to; the word before the abort
- * target must be the signature that glibc registered with. A thread whose area is not registered
- * has a cpu_id that no unsigned comparison lets pass, and its kernel does not care for rseq_cs. */
+ * Between labels 1 and 2 the kernel watches: after a preemption or a signal it resumes at label 4
+ * instead, which starts over. The CPU number is read inside, so it is that of the CPU on which the
+ * last instruction, the add, commits. The descriptor (label 3) says where the sequence starts, how
+ * long it is and where it aborts to; the word before the abort target must be the signature that
+ * glibc registered with. A thread whose area is not registered has a cpu_id that passes no unsigned
+ * comparison, and the kernel ignores its rseq_cs. */
 static inline bool lp_percpu_add_plain(struct lp_percpu *percpu, uint32_t idx, int64_t delta)
 {
 	_Static_assert(offsetof(struct rseq, cpu_id) == 4, "as in the assembly");

@@ -13,36 +13,36 @@
 #define LP_SLOW_STATES_MAX 16u
 #define LP_SLOW_KEEP_NS    (600 * LP_NS_PER_S)
 
-/* One request that took long. */
+/* A slow request. */
 struct lp_slow_request {
-	uint64_t began_ns; /* of the day */
-	uint64_t took_ns;  /* 0: there is none */
-	/* In each state that a request of its kind goes through. */
+	uint64_t began_ns; /* time of day */
+	uint64_t took_ns;  /* 0: the entry is empty */
+	/* Time in each state of its kind of request. */
 	uint64_t state_ns[LP_SLOW_STATES_MAX];
 	uint16_t opcode;
-	bool is_mounts; /* what opcode and states mean */
+	bool is_mounts; /* opcode and states are the mount's */
 	int32_t status;
 	uint64_t bytes;
 	char object[96]; /* the end of its path, or its number */
 };
 
-/* Zeroed: nothing was slow. */
+/* Zeroed: no slow requests. */
 struct lp_slow {
-	uint64_t min_ns; /* what did not take longer than this is none of them */
+	uint64_t min_ns; /* a request must take longer than this to be added */
 	struct lp_slow_request requests[LP_SLOW_MAX];
 };
 
-/* Before anything else of it is looked at. */
+/* Called first, before the request's other data is read. */
 static inline bool lp_slow_is(const struct lp_slow *slow, uint64_t took_ns)
 {
 	return took_ns > slow->min_ns;
 }
 
-/* In the place of the fastest of them. */
+/* Replaces the fastest entry. */
 void lp_slow_add(struct lp_slow *slow, const struct lp_slow_request *request);
-/* Those that began too long ago go. */
+/* Removes entries that began too long ago. */
 void lp_slow_forget(struct lp_slow *slow, uint64_t wall_ns);
-/* The slowest first; returns how many. */
+/* The slowest first. Returns their number. */
 uint32_t lp_slow_read(const struct lp_slow *slow, struct lp_slow_request *ret, uint32_t max);
 
 #endif

@@ -38,7 +38,7 @@ int lp_sm_to_text(const struct lp_sm *sm, char *buf, size_t len)
 			lp_sm_state_name(sm), sm->entered_ns);
 }
 
-/* A number that came out of broken memory has no name. */
+/* A number from broken memory has no name. */
 static const char *name_of(const struct lp_sm_table *table, unsigned state)
 {
 	return state < table->state_cnt ? table->states[state].name : "(no such state)";
@@ -108,7 +108,7 @@ static int check_edges(const struct lp_sm_table *table, char *why, size_t len)
 	return 0;
 }
 
-/* All states that one of `from` leads to, themselves included. */
+/* All states that a state of `from` leads to, themselves included. */
 static uint64_t reachable_from(const struct lp_sm_table *table, uint64_t from)
 {
 	uint64_t before = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State machines as tables.
  *
- * A table names the states of one kind of operation, says which may follow which, and gives a
- * function that checks what must hold. Each operation embeds a struct lp_sm; every change of
- * state goes through lp_sm_move(), which dies on an edge the table does not have and on a broken
- * invariant, and tells an observer how long the state that was left had lasted. The names are
- * the words of logs, counters and documents. A test per table calls lp_sm_table_check().
+ * A table has the states of one kind of operation, their names, the allowed moves, and a function
+ * that checks the invariant. Each operation embeds a struct lp_sm. Every change of state goes
+ * through lp_sm_move(). It dies on a move that the table does not have, and on a broken invariant.
+ * It tells an observer how long the former state had lasted. Logs, counters and documents use the
+ * names. A test per table calls lp_sm_table_check().
  *
  * Threads: a struct lp_sm belongs to its operation's owner; tables are constant. The observer is
  * called on the owner's thread.
@@ -28,7 +28,7 @@
 /* For lp_sm_state.allowed: LP_SM_TO(READ) | LP_SM_TO(DONE). */
 #define LP_SM_TO(state) (UINT64_C(1) << (state))
 
-/* The operation that embeds a machine, for invariants and observers, who may only look. */
+/* The operation that embeds a machine, for invariants and observers, which must not change it. */
 #define LP_SM_OWNER(sm, type, member)                                                              \
 	((const type *)(const void *)((const char *)(1 ? (sm) : &((const type *)0)->member) -      \
 				      offsetof(type, member)))
@@ -45,12 +45,12 @@ struct lp_sm_table {
 	const char *name; /* of the operation: "write" */
 	const struct lp_sm_state *states;
 	unsigned state_cnt; /* at most LP_SM_STATES_MAX */
-	/* What must hold in the state the machine is in now, having come from prev (itself at
-	 * init); finds its operation by LP_SM_OWNER. May be NULL. */
+	/* Checks the state that the machine is in now; prev is the state before (the same at init).
+	 * Finds its operation by LP_SM_OWNER. May be NULL. */
 	bool (*invariant)(const struct lp_sm *sm, unsigned prev);
 };
 
-/* Shared by many machines; told of each state that a move leaves. */
+/* Shared by many machines; called for each state that a move leaves. */
 struct lp_sm_observer {
 	void (*left)(const struct lp_sm *sm, unsigned state, uint64_t ns, void *arg);
 	void *arg;
@@ -93,7 +93,7 @@ static inline bool lp_sm_may_move(const struct lp_sm *sm, unsigned next)
 	       (sm->table->states[sm->state].allowed >> next & 1) != 0;
 }
 
-/* "write: LOG_IO since 1234 ns", as snprintf: what asserts print. The time is when it was entered.
+/* "write: LOG_IO since 1234 ns", as snprintf, for asserts. The time is when the state was entered.
  */
 int lp_sm_to_text(const struct lp_sm *sm, char *buf, size_t len);
 
@@ -117,10 +117,10 @@ static inline void lp_sm_move(struct lp_sm *sm, unsigned next, uint64_t now_ns)
 		lpi_sm_bad_state(sm, prev);
 }
 
-/* For tests: 0 when the table is well-formed: 1 to LP_SM_STATES_MAX states, each with a name of its
- * own; one is initial; edges lead to states that exist, and none out of a final one; each state
- * can be reached from the initial one; each that is not final can reach a failure and a final
- * state. Else -EINVAL, with the reason in why. */
+/* For tests: 0 if the table is well-formed. It has 1 to LP_SM_STATES_MAX states, each with a name
+ * of its own, and one is initial. Edges lead to states that exist, and none leads out of a final
+ * state. Each state can be reached from the initial one. Each state that is not final can reach a
+ * failure and a final state. Otherwise -EINVAL, with the reason in why. */
 int lp_sm_table_check(const struct lp_sm_table *table, char *why, size_t len) LP_MUST_CHECK;
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An AVL tree with parent pointers: of the usual balanced trees the one that is lowest for
- * searches, and small enough to be checked by eye. A node's balance, height of the greater side
- * minus height of the less side, is -1, 0 or 1; it is kept as 1, 2 or 3 in the low bits of the
+/* An AVL tree with parent pointers. It is the lowest of the usual balanced trees, so searches are
+ * fast, and its code is small enough to be checked by eye. A node's balance, height of the greater
+ * side minus height of the less side, is -1, 0 or 1; it is kept as 1, 2 or 3 in the low bits of the
  * parent pointer, so that a linked node is never all zero and a node takes 24 bytes.
  *
  * Sides are -1 (less) and 1 (greater) in arithmetic with balances, 0 and 1 as indices. An insert or
- * remove changes the height of one subtree by one; the change is carried upwards until a balance
- * or one rotation (at most one for an insert) absorbs it. */
+ * remove changes the height of one subtree by one; the change is carried upwards until a balance or
+ * one rotation (at most one for an insert) absorbs it. */
 #include "base/struct/tree.h"
 
 #define BALANCE_MASK ((uintptr_t)3)
-/* More levels than an AVL tree of 2^64 nodes has. */
+/* More levels than an AVL tree of 2^64 nodes can have. */
 #define HEIGHT_MAX 96
 
 static struct lp_tree_node *parent_of(const struct lp_tree_node *node)
@@ -39,14 +39,14 @@ static int index_of(int side)
 	return side > 0;
 }
 
-/* On which side of its parent a node hangs; of no meaning for the root. */
+/* The side of its parent that a node is on; meaningless for the root. */
 static int side_of(const struct lp_tree_node *node)
 {
 	const struct lp_tree_node *parent = parent_of(node);
 	return parent != NULL && parent->child[0] == node ? -1 : 1;
 }
 
-/* Where `old` hung, `node` (or nothing) hangs now. */
+/* Puts `node` (or NULL) in the place of `old`. */
 static void replace(struct lp_tree *tree, struct lp_tree_node *old, struct lp_tree_node *node)
 {
 	struct lp_tree_node *parent = parent_of(old);
@@ -141,7 +141,7 @@ static void absorb_loss(struct lp_tree *tree, struct lp_tree_node *at, int side)
 	}
 }
 
-/* A node with two children: its successor, which has no lesser child, takes its place. */
+/* Removes a node with two children: its successor, which has no lesser child, takes its place. */
 static void remove_inner(struct lp_tree *tree, struct lp_tree_node *node)
 {
 	struct lp_tree_node *next = node->child[1];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Intrusive balanced trees, typed.
  *
- * Threads: none of its own; a tree belongs to one thread or to whoever holds its lock.
+ * Threads: none of its own; a tree belongs to one thread, or to the holder of its lock.
  *
  * An object embeds a struct lp_tree_node for each tree it can be in. LP_TREE_DEFINE(name, type,
- * member, less) makes `struct name` and functions that take and return `type *`;
- * `bool less(const type *, const type *)` is a strict order by which no two objects of one tree
- * are equal (asserted). A search takes a key: an object of the same type, of which only what less()
- * reads is filled in. An object's key may change while it is in the tree as long as its order
- * among its neighbours does not.
+ * member, less) makes `struct name` and functions that take and return `type *`; `bool less(const
+ * type *, const type *)` is a strict order by which no two objects of one tree are equal
+ * (asserted). A search takes a key: an object of the same type, with only the fields filled in that
+ * less() reads. An object's key may change while it is in the tree as long as its order among its
+ * neighbours does not.
  *
  * Insert asserts that the node is unlinked, remove that it is linked; zeroed memory is an unlinked
  * node. Insert, remove and searches are O(log n), first and last too, a walk is O(n); there is no
@@ -38,7 +38,7 @@ static inline bool lp_tree_node_is_linked(const struct lp_tree_node *node)
 	return node->parent != 0;
 }
 
-/* parent NULL: the tree is empty. Else parent->child[side] is NULL, and node goes there. */
+/* parent NULL: the tree is empty. Otherwise parent->child[side] is NULL, and node goes there. */
 void lp_tree_node_insert(struct lp_tree *tree, struct lp_tree_node *parent, int side,
 			 struct lp_tree_node *node);
 void lp_tree_node_remove(struct lp_tree *tree, struct lp_tree_node *node);

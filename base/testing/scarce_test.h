@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that runs out when a test wants it: one allocation of our own code fails.
+/* Failing allocations for tests: one allocation of our own code fails.
  *
- * The linker puts the functions below in the place of the C library's (TEST_LDFLAGS in a
- * module.mk). What RocksDB and the C++ library allocate for themselves never fails. One *_test.c of
- * a program includes this.
+ * The linker replaces the C library's functions by the ones below (TEST_LDFLAGS in a module.mk).
+ * Allocations of RocksDB and the C++ library never fail. One *_test.c of a program includes this.
  */
 #ifndef LP_BASE_TESTING_SCARCE_TEST_H
 #define LP_BASE_TESTING_SCARCE_TEST_H
@@ -13,7 +12,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-/* Until one fails; below 0: none does. */
+/* Allocations until one fails; below 0: none fails. */
 static _Atomic long lp_scarce_left = -1;
 static _Atomic long lp_scarce_made;
 
@@ -32,7 +31,7 @@ static bool lp_scarce_runs_out(void)
 	return true;
 }
 
-/* From now on none fails; what it would have been, for lp_scarce_again(). */
+/* From now on no allocation fails. Returns the former count, for lp_scarce_again(). */
 static inline long lp_scarce_pause(void)
 {
 	return atomic_exchange(&lp_scarce_left, -1);

@@ -24,8 +24,8 @@
 #define lp_test_ok(expr)       lp_test_result((expr), 0, #expr, __FILE__, __LINE__)
 #define lp_test_err(err, expr) lp_test_result((expr), (err), #expr, __FILE__, __LINE__)
 
-/* All of a program's tests, an array; what main() returns. With what is done before the first and
- * after the last, or NULL; that may set no state. */
+/* Runs all tests of an array; main() returns its result. The setup before the first test and the
+ * teardown after the last, or NULL, may set no state. */
 #define lp_test_main(tests, name) lp_test_main_with((tests), (name), NULL, NULL)
 #define lp_test_main_with(tests, name, setup, teardown)                                            \
 	lp_test_group((name), (tests), sizeof(tests) / sizeof((tests)[0]), (setup), (teardown))
@@ -40,8 +40,8 @@ static inline void lp_test_result(int got, int want, const char *expr, const cha
 	_fail(file, line);
 }
 
-/* cmocka names a test when it has ended. Of one that hangs or dies this line tells the name
- * (tests/run reads it), and of those before it what they cost. */
+/* cmocka names a test when it has ended. This line names a test that hangs or dies (tests/run reads
+ * it), and gives the time of the tests before it. */
 static inline int lp_test_begin(void **state)
 {
 	const struct CMUnitTest *test = *state;
@@ -51,7 +51,7 @@ static inline int lp_test_begin(void **state)
 	return test->setup_func != NULL ? test->setup_func(state) : 0;
 }
 
-/* LAPIS_TEST_ONLY names the tests that are wanted, with commas between; unset: all. */
+/* LAPIS_TEST_ONLY names the tests to run, with commas between; unset: all. */
 static inline bool lp_test_is_wanted(const char *name)
 {
 	/* No test changes its environment. NOLINTNEXTLINE(concurrency-mt-unsafe) */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that an assert fires: runs a function in a forked child and says how it ended.
- * Only *_test.c files include this.
- */
+/* Tests that an assert fires: runs a function in a forked child and returns how it ended. Only
+ * *_test.c files include this. */
 #ifndef LP_BASE_TESTING_TEST_DEATH_H
 #define LP_BASE_TESTING_TEST_DEATH_H
 
@@ -15,7 +14,7 @@
 #define lp_test_dies(fn, arg) assert_true(lp_test_aborts((fn), (arg)))
 
 /* True when fn(arg) ends in SIGABRT, false when it returns. The child's standard error is thrown
- * away, for the assert's text would look like a failure of the test. */
+ * away, because the assert's text would look like a failure of the test. */
 static inline bool lp_test_aborts(void (*fn)(void *arg), void *arg)
 {
 	pid_t pid = fork();

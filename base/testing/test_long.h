@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Longer runs of a seeded test (tests/crash).
  *
- * LAPIS_TEST_FACTOR times as much of it is done, from LAPIS_TEST_SEED on, so that runs add up. Only
- * *_test.c files include this.
+ * LAPIS_TEST_FACTOR multiplies the rounds, and LAPIS_TEST_SEED shifts the seeds, so that runs add
+ * up. Only *_test.c files include this.
  */
 #ifndef LP_BASE_TESTING_TEST_LONG_H
 #define LP_BASE_TESTING_TEST_LONG_H
@@ -23,13 +23,13 @@ static inline uint64_t lp_test_factor(void)
 	return factor > 0 ? factor : 1;
 }
 
-/* What is added to each of the usual seeds: 0 in the usual test. */
+/* The shift of each seed: 0 in the usual test. */
 static inline uint64_t lp_test_seed_shift(void)
 {
 	return lp_test_env("LAPIS_TEST_SEED", 0);
 }
 
-/* tests/crash adds these up. */
+/* Prints the number of crash states; tests/crash adds these up. */
 static inline void lp_test_tell_crash_states(uint64_t cnt)
 {
 	print_message("%llu crash states judged\n", (unsigned long long)cnt);

@@ -483,7 +483,7 @@ int lp_config_format(const struct lp_config *config, enum lp_option option, char
 
 /* --- Files ------------------------------------------------------------------------------------ */
 
-/* A file's line, cut into its two halves, which are without blanks around. */
+/* A file's line, cut at '=' into two halves without blanks at their ends. */
 struct line {
 	char name[NAME_MAX_];
 	char value[LP_CONFIG_TEXT_MAX];
@@ -577,7 +577,7 @@ int lp_config_parse(struct lp_config *config, const char *name, const char *byte
 	return 0;
 }
 
-/* As much of it as buf holds. */
+/* Reads at most len bytes. */
 static ssize_t read_all(const char *path, char *buf, size_t len)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -613,7 +613,7 @@ int lp_config_read_file(struct lp_config *config, const char *path, char *why)
 
 /* --- Flags ------------------------------------------------------------------------------------ */
 
-/* A flag with its value, which is in the same word behind '=', or the next word. */
+/* A flag and its value, which is behind '=' in the same word, or in the next word. */
 struct flag {
 	char name[NAME_MAX_];
 	const char *value; /* NULL: there is none */
@@ -671,7 +671,7 @@ static bool is_call(const char *word, struct lp_config_call *call)
 	return is_help || is_version;
 }
 
-/* Once for the files, once for all else. */
+/* Called once for the files, then once for all other words. */
 static int parse_words(struct lp_config *config, int argc, char *const *argv, bool files,
 		       struct lp_config_call *call, char *why)
 {

@@ -4,15 +4,14 @@
  * Threads: any.
  * Blocking: lp_config_read_file() only.
  * Memory: none.
- * Errors: -EINVAL with a sentence without a newline; of a file also what opening and reading it
- *   says. What is refused leaves the configuration as it was.
+ * Errors: -EINVAL with a sentence without a newline; of a file also the errors of opening
+ *   and reading it. A refused text leaves the configuration as it was.
  *
  * A struct lp_config holds a value for each option. It is plain memory and may be copied. Texts
  * come from the defaults, then a file, then flags; each overrides the one before.
  *
  * A file is lines of NAME = VALUE, in any order, each option once (listen, allow-uids and
- * allow-gids as often as needed). What follows a # at the beginning of a line or after a space is a
- * comment.
+ * allow-gids as often as needed). A # at the beginning of a line or after a space begins a comment.
  */
 #ifndef LP_DAEMON_CONFIG_CONFIG_H
 #define LP_DAEMON_CONFIG_CONFIG_H
@@ -80,8 +79,8 @@ enum lp_option_type {
 struct lp_option_info {
 	const char *name; /* the flag is --name */
 	enum lp_option_type type;
-	const char *value;   /* what stands for it in --help: "BYTES" */
-	const char *initial; /* as in a file; "": none */
+	const char *value;   /* placeholder of the value in --help: "BYTES" */
+	const char *initial; /* default, as in a file; "": none */
 	uint64_t min;
 	uint64_t max;
 	const char *choices[8]; /* up to the first NULL */
@@ -99,7 +98,7 @@ struct lp_config_value {
 
 struct lp_config {
 	struct lp_config_value values[LP_OPT_CNT];
-	uint64_t given; /* by option: which are not as lp_config_init() made them */
+	uint64_t given; /* bits by option: those that differ from lp_config_init() */
 };
 
 _Static_assert(LP_OPT_CNT <= 64, "a bit for each option");
@@ -107,10 +106,10 @@ _Static_assert(LP_OPT_CNT <= 64, "a bit for each option");
 void lp_config_init(struct lp_config *ret_config);
 /* NULL: there is no such option. */
 const struct lp_option_info *lp_config_find(const char *name, enum lp_option *ret_option);
-/* A value as text. A list gets one item more. why holds LP_WHY_MAX bytes. */
+/* Sets a value from text; of a list, adds an item. why holds LP_WHY_MAX bytes. */
 int lp_config_set(struct lp_config *config, enum lp_option option, const char *text,
 		  char *why) LP_MUST_CHECK;
-/* A file's content; name is what it is called in why: "FILE:LINE: ...". */
+/* Parses a file's content. name is the file's name for why: "FILE:LINE: ...". */
 int lp_config_parse(struct lp_config *config, const char *name, const char *bytes, size_t len,
 		    char *why) LP_MUST_CHECK;
 int lp_config_read_file(struct lp_config *config, const char *path, char *why) LP_MUST_CHECK;
@@ -122,7 +121,7 @@ struct lp_config_call {
 int lp_config_parse_flags(struct lp_config *config, int argc, char *const *argv,
 			  struct lp_config_call *ret_call, char *why) LP_MUST_CHECK;
 
-/* The value as lp_config_set() takes it; of a list the items with commas. Returns as snprintf().
+/* The value as lp_config_set() takes it; of a list, the items with commas. Returns as snprintf().
  */
 int lp_config_format(const struct lp_config *config, enum lp_option option, char *buf, size_t len);
 /* Walks the items of a list: *pos is 0 at first; false at the end. The item is cut to len. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: the options' table is sound; files and flags set what they say, in their order; what is
- * wrong is refused with where it stands, and leaves nothing behind.
- * Method: texts with what comes of them, tables of errors. */
+/* Goal: the options' table is sound; files and flags set their values, in their order; wrong text
+ * is refused with its place, and changes nothing.
+ * Method: texts with their results, tables of errors. */
 #include "base/testing/test.h"
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ static void test_table(void **state)
 		assert_int_equal(i, (int)option);
 		if (i > 0)
 			assert_true(strcmp(lp_options[i - 1].name, lp_options[i].name) < 0);
-		/* What is shown can be set. */
+		/* A shown value can be set. */
 		(void)lp_config_format(&config, option, text, sizeof(text));
 		if (text[0] != '\0')
 			lp_test_ok(lp_config_set(&config, option, text, why));
@@ -103,7 +103,7 @@ static void test_flags(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(sizeof(file) - 1, write(fd, file, sizeof(file) - 1));
 	assert_int_equal(0, close(fd));
-	/* A flag counts over the file wherever it stands. */
+	/* A flag overrides the file at any position. */
 	char *const argv[] = {
 		(char[]){"lapisd"},   (char[]){"--threads=2"}, (char[]){"--config"}, path,
 		(char[]){"--listen"}, (char[]){"unix:b"},      (char[]){"store.img"}};

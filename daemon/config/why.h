@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why something was refused: one sentence for a person, made where it is known.
+/* Reason of a refusal: one sentence for a person, made where the reason is known.
  *
  * Threads: any.
  * Blocking, memory: none.
@@ -12,11 +12,11 @@
 
 #include "base/compiler.h"
 
-/* What a `char *why` points to holds so many bytes. */
+/* Size of the buffer that each `char *why` points to. */
 #define LP_WHY_MAX 512u
 
-/* Writes the sentence and returns err; why may be one of the arguments. What it cites may be any
- * bytes: who shows it escapes it. */
+/* Writes the sentence and returns err. why may be one of the arguments. Cited text may be any
+ * bytes; the code that shows the sentence escapes it. */
 int lpi_refuse(char *why, int err, const char *fmt, ...) LP_PRINTF(3, 4);
 
 #endif

@@ -10,7 +10,7 @@
 #include "native/conn.h"
 #include "store/check/scrub.h"
 
-/* What a field is called for Prometheus, and its unit, where that is not as in the struct. */
+/* metric: the name for Prometheus, and its unit, where they differ from the struct's. */
 #define ITEM(type, field, text, ...)                                                               \
 	{                                                                                          \
 		.name = #field, .offset = offsetof(struct type, field), .help = (text),            \

@@ -15,16 +15,17 @@
 #include "base/compiler.h"
 
 enum lpi_unit {
-	LPI_UNIT_ONE,    /* as it is: a number, or bytes */
+	LPI_UNIT_ONE,    /* shown as it is: a number, or bytes */
 	LPI_UNIT_NS,     /* shown to Prometheus in seconds */
-	LPI_UNIT_BLOCKS, /* and these in bytes */
+	LPI_UNIT_BLOCKS, /* shown to Prometheus in bytes */
 };
 
 struct lpi_counter {
 	const char *name;
 	const char *help;   /* one sentence */
 	const char *metric; /* NULL: the name */
-	/* Neighbours of the same metric are one family, and differ by this; NULL: no such label. */
+	/* Neighbours with the same metric are one family and differ by this label; NULL: no label.
+	 */
 	const char *label;
 	const char *label_value;
 	size_t offset;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thing is done after the other, by step(): load what the store knows, write what has changed,
- * find names, look at what is listed. A completion notes its result and steps. What is worked at is
- * named by its number: the list may move meanwhile.
+/* step() does one thing after the other: it loads the store's records, writes changed ones, finds
+ * names, and looks at listed objects. A completion notes its result and steps. The object under
+ * work is named by its number, because the list may move meanwhile.
  *
  *   load    LIST of records, page after page
  *   write   TXN of one record
@@ -28,7 +28,7 @@ static void step(struct lpi_damage *damage);
 
 /* --- The list --------------------------------------------------------------------------------- */
 
-/* The first whose number is not below. */
+/* The index of the first entry whose number is not below ino. */
 static uint32_t place_of(const struct lpi_damage *damage, struct lp_ino ino)
 {
 	uint32_t from = 0;
@@ -66,7 +66,7 @@ static bool make_room(struct lpi_damage *damage)
 	return true;
 }
 
-/* NULL: there is no place. */
+/* NULL: the list is full. */
 static struct lpi_damaged *insert(struct lpi_damage *damage, struct lp_ino ino)
 {
 	if (!make_room(damage))
@@ -88,7 +88,7 @@ static void take_off(struct lpi_damage *damage, struct lpi_damaged *item)
 	memmove(item, item + 1, (damage->cnt - idx) * sizeof(*item));
 }
 
-/* Its record is removed first, so that none is left behind. */
+/* Takes the object off the list. Its record is removed first, so that no record stays behind. */
 static void mended(struct lpi_damage *damage, struct lpi_damaged *item, const char *why)
 {
 	if (item->is_gone)
@@ -122,7 +122,7 @@ static int64_t day_ns(const struct lpi_damage *damage)
 	return LP_MAX(lp_clock_wall_ns(lp_reactor_clock(damage->reactor)), INT64_C(0));
 }
 
-/* The reader that met it is about to be answered: what is to be done is done after that. */
+/* The read that met the damage is answered first; the work is done after that. */
 void lpi_damage_note(struct lpi_damage *damage, struct lp_ino ino, uint64_t offset, int err)
 {
 	if (damage->scrub == NULL || ino.nr == 0)
@@ -160,7 +160,7 @@ void lpi_damage_passed(struct lpi_damage *damage, const struct lp_scrub_verdict 
 	step(damage);
 }
 
-/* --- What the store keeps --------------------------------------------------------------------- */
+/* --- Records in the store --------------------------------------------------------------------- */
 
 static void ask(struct lpi_damage *damage, void (*complete)(struct lp_store_op *op))
 {
@@ -176,7 +176,7 @@ static struct lpi_damage *answered(struct lp_store_op *op)
 	return damage;
 }
 
-/* What a reader has noted meanwhile is newer. */
+/* A note by a reader meanwhile is newer than the record. */
 static void take_record(struct lpi_damage *damage, const struct lp_list_item *record)
 {
 	struct lp_damaged_value value;
@@ -213,7 +213,7 @@ static void loaded(struct lp_store_op *op)
 		load(damage);
 		return;
 	}
-	/* A list that cannot be read may be lost: a check of all data makes it again. */
+	/* A list that cannot be read may be lost. The next check of all data makes it again. */
 	damage->is_loaded = true;
 	free(damage->list);
 	damage->list = NULL;
@@ -237,8 +237,8 @@ static void load(struct lpi_damage *damage)
 	ask(damage, loaded);
 }
 
-/* A store that cannot be written has the list in memory, and it is tried again now and then: it may
- * only have been full. */
+/* While the store cannot be written, the list is in memory only. The write is tried again after
+ * AGAIN_NS, because the store may only have been full. */
 static void written(struct lp_store_op *op)
 {
 	struct lpi_damage *damage = answered(op);
@@ -249,7 +249,7 @@ static void written(struct lp_store_op *op)
 		LP_LOG_DEBUG("shard %u: the list of what is damaged cannot be kept: %s",
 			     damage->shard_idx, lp_strerror(op->result));
 	}
-	/* What is left in the store is found to be whole after the next start. */
+	/* If a record stays in the store, the object is found to be whole after the next start. */
 	if (item != NULL && is_removal && item->is_gone)
 		take_off(damage, item);
 	else if (item != NULL && op->result < 0 && !item->is_gone)
@@ -308,7 +308,7 @@ static void ask_names(struct lpi_damage *damage, void (*complete)(struct lp_ns_o
 	lp_ns_submit(damage->ns, &damage->ns_op);
 }
 
-/* The name is whole, or there is none. */
+/* The name is complete, or there is none. */
 static void end_naming(struct lpi_damage *damage, bool is_found)
 {
 	struct lpi_damaged *item = find(damage, damage->at);
@@ -322,14 +322,14 @@ static void end_naming(struct lpi_damage *damage, bool is_found)
 
 static void ask_parent(struct lpi_damage *damage);
 
-/* A name that is a hint may lead elsewhere by now. */
+/* The name was a hint, and may lead to another inode by now. */
 static void looked_up(struct lp_ns_op *op)
 {
 	struct lpi_damage *damage = ns_answered(op);
 	uint32_t len = op->lookup.name.len;
 	uint32_t takes = len + (damage->depth > 0);
 	bool is_right = op->result == 0 && op->lookup.found.ino.nr == damage->child.nr;
-	/* Of an inode that cannot be read nobody says where the name leads. */
+	/* If the inode cannot be read, it is not known where the name leads. */
 	bool is_damaged = op->result == -EBADMSG || op->result == -EUCLEAN;
 	if ((!is_right && !is_damaged) || damage->is_quiet || takes > damage->path_at) {
 		end_naming(damage, false);
@@ -431,7 +431,7 @@ static bool is_damage(int err)
 	return err == -EBADMSG || err == -EUCLEAN || err == -EIO;
 }
 
-/* The damaged place was read, or its place is a hole now, or behind the end. */
+/* The damaged place was read; or it is a hole now, or behind the end. */
 static void tried(struct lp_store_op *op)
 {
 	struct lpi_damage *damage = answered(op);
@@ -444,7 +444,7 @@ static void tried(struct lp_store_op *op)
 		damage->scrubbed = item->ino;
 		damage->scrubbed_version = damage->at_version;
 		int err = lp_scrub_start_one(damage->scrub, item->ino);
-		LP_ASSERT(err == 0); /* else nothing would have been looked at */
+		LP_ASSERT(err == 0); /* otherwise nothing would have been looked at */
 	}
 	step(damage);
 }
@@ -476,7 +476,7 @@ static void stated(struct lp_store_op *op)
 	try_place(damage, item);
 }
 
-/* The next one behind the cursor, which goes round. */
+/* Looks at the next object behind the cursor, which wraps round. */
 static bool look_at_one(struct lpi_damage *damage)
 {
 	if (damage->looks_left == 0 || damage->cnt == 0 || !lp_scrub_is_idle(damage->scrub))
@@ -501,7 +501,7 @@ static void scrub_ended(void *arg)
 {
 	struct lpi_damage *damage = arg;
 	struct lpi_damaged *item = find(damage, damage->scrubbed);
-	/* Another place of it is damaged: until it changes again. */
+	/* Another place of the object is damaged, so it stays listed until it changes again. */
 	if (item != NULL && !item->is_gone && lp_scrub_stats(damage->scrub)->damaged > 0)
 		item->version_nr = damage->scrubbed_version;
 	step(damage);
@@ -513,7 +513,7 @@ static void stop_if_idle(struct lpi_damage *damage)
 {
 	void (*stopped)(void *arg) = damage->stopped;
 	if (!lp_scrub_is_idle(damage->scrub))
-		return; /* its end steps */
+		return; /* its completion steps */
 	damage->stopped = NULL;
 	stopped(damage->arg);
 }
@@ -612,7 +612,7 @@ void lpi_damage_fini(struct lpi_damage *damage)
 	*damage = (struct lpi_damage){.scrub = NULL};
 }
 
-/* --- What is shown ---------------------------------------------------------------------------- */
+/* --- Report ----------------------------------------------------------------------------------- */
 
 uint64_t lpi_damage_cnt(const struct lpi_damage *damage)
 {

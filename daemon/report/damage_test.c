@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: an object that was found damaged is on the list, and in the store, once, also after the
- * next start, until it is gone or whole; of more than the list holds it is said that there may be
- * more; a check of all data adds and takes off. Method: a store on a simulated device, whose blocks
- * are found by what is in them and flipped. */
+/* Goal: a damaged object is on the list, and in the store, once, also after the next start, until
+ * it is removed or whole. If the list is full it says that there may be more. A check of all data
+ * adds and removes objects. Method: a store on a simulated device; blocks are found by their
+ * content and flipped. */
 #include "store/block/block_sim_test.h"
 
 #include <stdalign.h>
@@ -81,7 +81,7 @@ static void teardown(struct scene *s)
 	lpi_store_rig_fini(&s->rig);
 }
 
-/* Until there is nothing more to be done at once. */
+/* Turns until there is no more work to be done at once. */
 static void rest(struct scene *s)
 {
 	do
@@ -104,7 +104,7 @@ static uint64_t txns(const struct scene *s)
 	return stats.ops[LP_STORE_TXN];
 }
 
-/* Where the device has these bytes. */
+/* Flips the block with these bytes on the device. */
 static void flip(const struct scene *s, const uint8_t *block)
 {
 	static alignas(LP_BLOCK_BYTES) uint8_t found[LP_BLOCK_BYTES];
@@ -119,7 +119,7 @@ static void flip(const struct scene *s, const uint8_t *block)
 	assert_true(cnt > 0);
 }
 
-/* However often it is read it is written once; the next start knows it. */
+/* However often the object is read, its record is written once. The next start knows it. */
 static void test_once(void **state)
 {
 	(void)state;
@@ -148,7 +148,7 @@ static void test_once(void **state)
 	teardown(&s);
 }
 
-/* A change beside the place mends nothing; one of it does, and so does a removal. */
+/* A change beside the damaged place mends nothing. A change of it does, and so does a removal. */
 static void test_mended(void **state)
 {
 	(void)state;
@@ -176,7 +176,8 @@ static void test_mended(void **state)
 	teardown(&s);
 }
 
-/* What a reader says wrongly, or what was mended while no daemon ran, is found to be whole. */
+/* A wrong report by a reader, or an object that was mended while no daemon ran, is found to be
+ * whole. */
 static void test_whole(void **state)
 {
 	(void)state;
@@ -202,7 +203,7 @@ static void test_checks(void **state)
 	lpi_damage_passed(&s.damage, &verdict);
 	assert_int_equal(lpi_damage_cnt(&s.damage), 1);
 	assert_int_equal(s.damage.items[0].kind, LP_DAMAGED_KIND_UNREADABLE);
-	/* One that did not read all of it says nothing. */
+	/* A check that did not read the whole object has no verdict. */
 	verdict = (struct lp_scrub_verdict){.ino = ino_of(FIRST_NR), .is_unsure = true};
 	lpi_damage_passed(&s.damage, &verdict);
 	assert_int_equal(lpi_damage_cnt(&s.damage), 1);

@@ -3,11 +3,11 @@
 
 #include "daemon/report/heap.h"
 
-#define SHARE         16u /* of the memory, one may be had beside it */
-#define RESTS         8u  /* looks at which stores gave something back, before the system gets it */
+#define SHARE         16u /* the process may have one part in SHARE more than the memory */
+#define RESTS         8u  /* checks at which stores gave memory back, before the system gets it */
 #define FIRST_WAIT_NS LP_NS_PER_S
-#define STEP_SHARE    64u  /* of the memory, lost_bytes grows by at most at a look */
-#define BACK_SHARE    512u /* and shrinks by */
+#define STEP_SHARE    64u  /* lost_bytes grows by at most one such part of the memory at a look */
+#define BACK_SHARE    512u /* and shrinks by one such part */
 
 static struct lpi_giveback *of_work(struct lp_work *work)
 {
@@ -17,13 +17,13 @@ static struct lpi_giveback *of_work(struct lp_work *work)
 static void release(struct lp_work *work)
 {
 	(void)work;
-	(void)lpi_heap_release(); /* an allocator that cannot is asked seldom */
+	(void)lpi_heap_release(); /* an allocator that cannot do it is rarely asked */
 }
 
 static void released(struct lp_work *work)
 {
 	struct lpi_giveback *giveback = of_work(work);
-	/* While the caches shrink there are new holes. */
+	/* While the caches shrink, new holes appear. */
 	bool has_helped = lpi_heap_rss_bytes() <= giveback->limit_bytes ||
 			  giveback->lost_bytes < giveback->memory_bytes / LPI_GIVEBACK_LOST_SHARE;
 	giveback->is_busy = false;
@@ -40,7 +40,7 @@ void lpi_giveback_init(struct lpi_giveback *giveback, uint64_t memory_bytes)
 					  .wait_ns = FIRST_WAIT_NS};
 }
 
-/* After a try to get it back, for holes that go by that are not lost. */
+/* Counts only after a try to give memory back, because other holes are not lost. */
 static void reckon(struct lpi_giveback *giveback, uint64_t rss_bytes)
 {
 	uint64_t lost = giveback->lost_bytes;
@@ -68,8 +68,8 @@ void lpi_giveback_look(struct lpi_giveback *giveback, struct lp_workers *workers
 	lp_workers_submit(workers, reactor, &giveback->work);
 }
 
-/* When no more comes, and now and then while it does: each time costs a walk over all that is free.
- */
+/* Gives memory back when the stores give no more, and after every RESTS looks while they do,
+ * because each release costs a walk over all free memory. */
 void lpi_giveback_rest(struct lpi_giveback *giveback, bool has_given, struct lp_workers *workers,
 		       struct lp_reactor *reactor)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: memory that was used and freed does not stay resident beyond the limit; within it nothing
- * is done, and what does not help is done less and less often. What cannot be given back is told,
- * so that the caches do without it (P5), up to a limit, and taken back when it is no longer so.
- * Method: a simulated clock, helpers without threads, holes made in the heap by hand. */
+/* Goal: memory that was used and freed does not stay resident beyond the limit. Within the limit
+ * nothing is done, and releases without effect become less frequent. Memory that cannot be given
+ * back is reported up to a limit, so that the caches do without it (P5), and the report is taken
+ * back later. Method: a simulated clock, helpers without threads, holes made in the heap by hand.
+ */
 #include "base/testing/test.h"
 
 #include <stdlib.h>
@@ -98,8 +99,8 @@ static void test_seldom_where_it_does_not_help(void **state)
 	lpi_giveback_init(&rig->giveback, 1024);
 	for (uint32_t i = 0; i < 1024; i++)
 		look(rig, LP_NS_PER_S);
-	/* Each second until the caches can do without no more, which are 16 looks; then after 1, 2,
-	 * 4, ... 32, 64, 64, ... seconds. */
+	/* Each second until the caches can do without no more, which takes 16 looks; then after 1,
+	 * 2, 4, ... 32, 64, 64, ... seconds. */
 	assert_in_range(rig->giveback.cnt, 16 + 6 + 14, 17 + 6 + 16);
 	rig_stop(rig);
 }
@@ -111,7 +112,7 @@ static void rest(struct rig *rig, bool has_given)
 		(void)lp_reactor_turn(rig->reactor, false);
 }
 
-/* However little there is of it all. */
+/* However little memory the process has. */
 static void test_what_rested(void **state)
 {
 	(void)state;
@@ -132,11 +133,11 @@ static void test_what_rested(void **state)
 	for (uint32_t i = 0; i < 30; i++)
 		rest(rig, false);
 	assert_int_equal(rig->giveback.cnt, 1);
-	/* If it goes on and on, now and then. */
+	/* If the stores go on giving, at intervals. */
 	for (uint32_t i = 0; i < 30; i++)
 		rest(rig, true);
 	assert_in_range(rig->giveback.cnt, 3, 5);
-	/* And that there is too much is told. */
+	/* Too much memory is reported. */
 	rig->giveback.limit_bytes = 1024;
 	look(rig, LP_NS_PER_S);
 	assert_true(lpi_giveback_is_short(&rig->giveback));
@@ -152,7 +153,7 @@ static void test_what_is_lost(void **state)
 	uint64_t memory_bytes = lpi_heap_rss_bytes() / 4 * 3;
 	lpi_giveback_init(&rig->giveback, memory_bytes);
 	look(rig, LP_NS_PER_S);
-	assert_int_equal(rig->giveback.lost_bytes, 0); /* what is given back is not lost */
+	assert_int_equal(rig->giveback.lost_bytes, 0); /* memory given back is not lost */
 	look(rig, LP_NS_PER_S);
 	uint64_t step_bytes = rig->giveback.lost_bytes;
 	assert_in_range(step_bytes, 1, memory_bytes / 32);

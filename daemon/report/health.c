@@ -57,10 +57,10 @@ bool lpi_health_is_idle(const struct lpi_health *health)
 
 /* --- The hosts of images ---------------------------------------------------------------------- */
 
-/* Less than this is nothing: an index of any size needs more to be written. */
+/* Less free space than this counts as none: an index of any size needs more to be written. */
 #define HOST_NOTHING_BYTES (UINT64_C(1) << 20)
-/* It has space again when it has twice as much, and no write has failed for so long. (A quota does
- * not show in what is free.) */
+/* The file system has space again when it has twice as much, and no write has failed for this time.
+ * (A quota does not show in the free space.) */
 #define HOST_AGAIN_NS (3 * LP_NS_PER_S)
 
 static void read_host(struct lp_work *work)
@@ -116,7 +116,7 @@ static bool look_at_host(const struct lpi_health *health, struct lpi_probe *prob
 	if (is_new)
 		probe->no_space_ns = now_ns;
 	probe->no_space_cnt = cnt;
-	/* A helper has it: it is as it was. */
+	/* A helper is at work on it, so the last result stays. */
 	if (probe->host_work.workers != NULL)
 		return probe->is_host_full || is_new;
 	if (is_new || has_nothing(probe, HOST_NOTHING_BYTES)) {
@@ -131,8 +131,8 @@ static bool look_at_host(const struct lpi_health *health, struct lpi_probe *prob
 	return probe->is_host_full;
 }
 
-/* Somebody has made the device smaller, or cut the image off: what was behind the end is gone.
- * While a helper asks it is as it was. */
+/* The device was made smaller, or the image was cut off: data behind the end is lost. While a
+ * helper is at work the last result stays. */
 static bool is_cut_off(struct lpi_probe *probe)
 {
 	if (probe->host_work.workers == NULL) {
@@ -181,7 +181,7 @@ const char *lpi_health_name(enum lpi_health_state state)
 	return names[state];
 }
 
-/* What an operator should know of a shard's store, behind "shard N". */
+/* The message for an operator about the state of a shard's store, behind "shard N". */
 static const char *meaning(enum lp_store_state state)
 {
 	static const char *const meanings[LP_STORE_STATE_CNT] = {
@@ -202,13 +202,14 @@ void lpi_health_tell(uint32_t shard_idx, const struct lp_store_health *health)
 	LP_LOG_ERROR("health: shard %u %s: %s", shard_idx, meaning(health->state), health->reason);
 }
 
-/* A write that failed by itself fails its request only, and so no store tells of it. */
+/* A failed write fails only its own request, so no store reports it. */
 static bool look_for_failure(struct lpi_probe *probe)
 {
 	struct lp_bdev_failure failure;
 	if (probe->has_failed)
 		return true;
-	/* An image file's file system is full: the store is, and nothing is wrong with it. */
+	/* The file system of an image file is full, so the store is full. This is no failure of the
+	 * device. */
 	if (!lp_bdev_last_failure(lp_bdev_of(probe->chan), &failure) || failure.result == -ENOSPC)
 		return false;
 	probe->failure = failure;
@@ -299,7 +300,7 @@ static enum lpi_health_state judge_stores(const struct lpi_look *looks, uint32_t
 	return state;
 }
 
-/* Of what no store knows: such a change is one of the namespace. */
+/* Changes that cannot end are the namespace's; no store knows of them. */
 static enum lpi_health_state judge_names(const struct lpi_look *looks, uint32_t thread_cnt,
 					 char *why)
 {
@@ -316,7 +317,7 @@ static enum lpi_health_state judge_names(const struct lpi_look *looks, uint32_t 
 	return LPI_HEALTH_DEGRADED;
 }
 
-/* Objects that cannot be read wholly. */
+/* Damaged objects. */
 static enum lpi_health_state judge_damage(const struct lpi_look *looks, uint32_t thread_cnt,
 					  char *why)
 {
@@ -334,8 +335,8 @@ static enum lpi_health_state judge_damage(const struct lpi_look *looks, uint32_t
 	return LPI_HEALTH_DAMAGED;
 }
 
-/* Whatever ends, and whatever a device does, is a movement, on any thread: what waits on one may
- * wait for another. */
+/* Every end of an operation, and all work of a device, is a movement, on any thread, because an
+ * operation on one thread may wait for another thread. */
 static void note_movement(struct lpi_health *health, const struct lpi_look *looks,
 			  uint32_t thread_cnt)
 {
@@ -361,7 +362,7 @@ static enum lpi_health_state judge_movement(const struct lpi_health *health, cha
 {
 	if (lpi_health_still_ns(health) < LPI_HEALTH_STILL_NS)
 		return LPI_HEALTH_OK;
-	/* The text stays the same, or each look would be a change to be logged. */
+	/* The text must stay the same, because each other text would be logged as a change. */
 	(void)lpi_refuse(why, 0,
 			 "nothing has moved for %llu seconds, though requests are under way (lapis "
 			 "stuck shows them)",
@@ -389,9 +390,9 @@ void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
 	char why[LP_WHY_MAX] = "";
 	enum lpi_health_state state = judge_stores(looks, thread_cnt, why);
 	note_movement(health, looks, thread_cnt);
-	/* These lines are the shards' (lpi_health_tell()). */
+	/* The shards log these lines themselves (lpi_health_tell()). */
 	bool is_told = state > LPI_HEALTH_DEGRADED;
-	/* A device or thread that is silent is why, if a store is no worse than that. */
+	/* If no store is worse than degraded, a silent device or thread is the reason. */
 	if (state <= LPI_HEALTH_DEGRADED) {
 		char silence[LP_WHY_MAX] = "";
 		enum lpi_health_state other = judge_devices(health, timeout_ns, silence);
@@ -409,7 +410,7 @@ void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
 	}
 	if (state == health->state && strcmp(why, health->reason) == 0)
 		return;
-	/* Each object has a line of its own: that there are more of them is none. */
+	/* Each damaged object has a log line of its own, so a larger number of them needs none. */
 	bool is_more = state == LPI_HEALTH_DAMAGED && health->state == LPI_HEALTH_DAMAGED;
 	health->state = state;
 	memcpy(health->reason, why, sizeof(why));

@@ -32,7 +32,7 @@
 /* After so long without any movement the requests under way count as stuck. */
 #define LPI_HEALTH_STILL_NS (10 * LP_NS_PER_S)
 
-/* What one thread says. */
+/* Report of one thread. */
 struct lpi_look {
 	struct lp_store_health store; /* of the worst of its stores */
 	uint32_t shard_idx;           /* which */
@@ -48,14 +48,14 @@ struct lpi_look {
 
 enum lpi_health_state {
 	LPI_HEALTH_OK,
-	LPI_HEALTH_DAMAGED,   /* all is served but what is damaged of some objects */
-	LPI_HEALTH_DEGRADED,  /* all is served, if perhaps late; an operator should look */
+	LPI_HEALTH_DAMAGED,   /* all is served except damaged parts of some objects */
+	LPI_HEALTH_DEGRADED,  /* all is served, perhaps late; an operator should look */
 	LPI_HEALTH_READ_ONLY, /* a shard cannot be changed any more */
 	LPI_HEALTH_FAILED,    /* a shard cannot be read either */
 	LPI_HEALTH_STATE_CNT
 };
 
-/* A device that is asked. */
+/* A device that is watched. */
 struct lpi_probe {
 	struct lp_bdev_chan *chan; /* NULL: there is none */
 	struct lp_bdev_op op;
@@ -63,61 +63,61 @@ struct lpi_probe {
 	uint64_t asked_ns;
 	bool is_asked;
 	int result; /* of the last answer */
-	/* The first write or flush that failed, whoever's it was: told about until the end, for
-	 * what a device has done once it does again. */
+	/* The first write or flush that failed, for any caller. It is reported until the end,
+	 * because a device that has failed once may fail again. */
 	bool has_failed;
 	struct lp_bdev_failure failure;
-	/* How large the device is now: a helper's while host_work is under way. */
+	/* The device's present size; a helper's while host_work is under way. */
 	uint64_t size_bytes;
 	int size_result;
-	uint64_t needs_bytes; /* by the store on it; 0: that is not known */
-	uint64_t seen_bytes;  /* when it was looked at last, */
-	bool is_cut_off;      /* and whether that is less than the store needs */
-	/* Of an image file: how its file system is. */
+	uint64_t needs_bytes; /* needed by the store on it; 0: not known */
+	uint64_t seen_bytes;  /* at the last check */
+	bool is_cut_off;      /* seen_bytes is less than the store needs */
+	/* State of the file system of an image file. */
 	struct lp_work host_work;
 	struct lp_bdev_host host; /* valid with host_result 0; a helper's while host_work is under
 				   * way */
 	int host_result;
-	uint64_t no_space_cnt; /* writes that had failed for it at the last look, */
-	uint64_t no_space_ns;  /* and when that was seen to grow */
+	uint64_t no_space_cnt; /* writes that had failed for lack of space at the last check */
+	uint64_t no_space_ns;  /* when no_space_cnt last grew */
 	bool is_host_full;
 };
 
 struct lpi_health {
 	struct lp_reactor *reactor;
-	struct lp_workers *workers; /* NULL: hosts of images are not asked */
+	struct lp_workers *workers; /* NULL: file systems of images are not watched */
 	struct lpi_probe probes[LPI_HEALTH_DEVICES];
 	enum lpi_health_state state;
 	char reason[LP_WHY_MAX];
 	uint64_t since_ns; /* of the day */
-	uint64_t moved;    /* of all threads, when it changed last, */
-	uint64_t moved_ns; /* and when that was, or when nothing was under way */
+	uint64_t moved;    /* sum over all threads at its last change */
+	uint64_t moved_ns; /* when `moved` last changed, or when there was no request under way */
 	uint64_t under_way;
 };
 
 /* bdev may be NULL. */
 int lpi_health_init(struct lpi_health *health, struct lp_reactor *reactor,
 		    struct lp_bdev *const bdev[LPI_HEALTH_DEVICES]) LP_MUST_CHECK;
-/* From now on helpers ask at each look how large each device is, and how the file systems are that
- * hold images. A file system that has no space degrades the daemon until it has some again; so does
- * a device that is smaller than the store on it, until it is as large again. */
+/* From now on, helpers check at each look the size of each device, and the file systems that hold
+ * images. A file system without space degrades the daemon until it has some again. So does a device
+ * that is smaller than the store on it, until it is as large again. */
 void lpi_health_watch_hosts(struct lpi_health *health, struct lp_workers *workers);
-/* What the store needs of this device. */
+/* Sets the bytes of this device that the store needs. */
 void lpi_health_set_needs(struct lpi_health *health, uint32_t device, uint64_t bytes);
-/* Nothing is asked any more: lpi_health_is_idle(). Zeroed memory is fine. */
+/* No more checks begin. The end is known by lpi_health_is_idle(). Zeroed memory is fine. */
 void lpi_health_fini(struct lpi_health *health);
 bool lpi_health_is_idle(const struct lpi_health *health);
 
-/* Asks the devices that are not being asked. */
+/* Checks each device whose last check has ended. */
 void lpi_health_ask(struct lpi_health *health);
-/* The verdict over all threads' looks; asked_ns[i]: since when thread i has not answered, 0: it
+/* The verdict over all threads' looks. asked_ns[i]: since when thread i has not answered; 0: it
  * has. */
 void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
 		      const uint64_t *asked_ns, uint32_t thread_cnt, uint64_t timeout_ns);
-/* For how long nothing has moved though something is under way. */
+/* For how long nothing has moved although an operation is under way. */
 uint64_t lpi_health_still_ns(const struct lpi_health *health);
 const char *lpi_health_name(enum lpi_health_state state);
-/* The line of the log for what a store says of itself. Any thread. */
+/* Logs a change of a store's state. Any thread. */
 void lpi_health_tell(uint32_t shard_idx, const struct lp_store_health *health);
 
 #endif

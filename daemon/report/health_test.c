@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a store that failed makes the daemon read-only (rule L7), and that is said with the shard;
- * a silent thread or device degrades it, after the time that is allowed and until it answers again.
+/* Goal: a failed store makes the daemon read-only (rule L7), and the report names the shard. A
+ * silent thread or device degrades the daemon, after the configured time and until it answers
+ * again.
  * Method: a simulated clock, a simulated device, looks made by hand. */
 #include "base/testing/test.h"
 
@@ -74,7 +75,7 @@ static void test_stores(void **state)
 	rig_start(&rig);
 	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
 	assert_int_equal(LPI_HEALTH_OK, rig.health.state);
-	/* All that a store can say; the worst is what is said. */
+	/* All states of a store; the worst is reported. */
 	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
 		looks[0] = look_of(0, LP_STORE_OK);
 		looks[1] = look_of(3, cases[i].store);
@@ -93,7 +94,7 @@ static void test_stores(void **state)
 	rig_stop(&rig);
 }
 
-/* How many objects are damaged is said, and counts less than anything else that is wrong. */
+/* The number of damaged objects is reported, and any other fault is worse. */
 static void test_damaged(void **state)
 {
 	(void)state;
@@ -123,8 +124,8 @@ static void test_damaged(void **state)
 	rig_stop(&rig);
 }
 
-/* Rule B1: requests that are under way while nothing moves are told about after ten seconds, once,
- * and until something moves again. */
+/* Rule B1: requests under way while nothing moves are reported after ten seconds, once, and until
+ * something moves again. */
 static void test_nothing_moves(void **state)
 {
 	(void)state;
@@ -132,7 +133,7 @@ static void test_nothing_moves(void **state)
 	struct lpi_look looks[2] = {look_of(0, LP_STORE_OK), look_of(1, LP_STORE_OK)};
 	const uint64_t asked_ns[2] = {0, 0};
 	rig_start(&rig);
-	/* Nothing is under way: it may be still for ever. */
+	/* Nothing is under way, so nothing need move. */
 	for (int i = 0; i < 30; i++) {
 		pass(&rig, LP_NS_PER_S);
 		lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
@@ -140,7 +141,7 @@ static void test_nothing_moves(void **state)
 	}
 	looks[0].under_way = 3;
 	for (int i = 0; i < 30; i++) {
-		/* What waits on one thread may wait for what moves on the other. */
+		/* A request on one thread may wait for work on the other. */
 		looks[1].moved++;
 		pass(&rig, LP_NS_PER_S);
 		lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
@@ -163,7 +164,8 @@ static void test_nothing_moves(void **state)
 	rig_stop(&rig);
 }
 
-/* Rule N1: what cannot be ended before the next start is said, as long as nothing is worse. */
+/* Rule N1: changes that cannot be ended before the next start are reported, unless there is a worse
+ * fault. */
 static void test_stuck(void **state)
 {
 	(void)state;
@@ -215,7 +217,7 @@ static void test_silent_device(void **state)
 	rig_start(&rig);
 	lpi_health_ask(&rig.health);
 	assert_false(lpi_health_is_idle(&rig.health));
-	/* Time passes, and the device, whose turn does not come, says nothing. */
+	/* Time passes without the device's turn, so it does not answer. */
 	rig.health.probes[0].asked_ns -= LP_MIN(rig.health.probes[0].asked_ns, TIMEOUT_NS);
 	lpi_health_judge(&rig.health, looks, asked_ns, 1, LP_NS_PER_S);
 	assert_int_equal(LPI_HEALTH_DEGRADED, rig.health.state);
@@ -224,7 +226,7 @@ static void test_silent_device(void **state)
 		(void)lp_reactor_turn(rig.reactor, true);
 	lpi_health_judge(&rig.health, looks, asked_ns, 1, LP_NS_PER_S);
 	assert_int_equal(LPI_HEALTH_OK, rig.health.state);
-	/* One that says no. */
+	/* A device that answers with an error. */
 	rig.health.probes[0].result = -EIO;
 	lpi_health_judge(&rig.health, looks, asked_ns, 1, LP_NS_PER_S);
 	assert_int_equal(LPI_HEALTH_DEGRADED, rig.health.state);
@@ -260,7 +262,7 @@ static int write_block(struct rig *rig, uint64_t offset)
 	return write.op.result;
 }
 
-/* A device that fails one write, and then none any more, is one to look at all the same. */
+/* A device that fails one write, and none later, still needs an operator's look. */
 static void test_failed_write(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of the allocator that is linked are found by name. */
+/* Finds the functions of the linked allocator by name. */
 #include "daemon/report/heap.h"
 
 #include <dlfcn.h>
@@ -81,7 +81,7 @@ static uint64_t tcmalloc_number(const char *name)
 	return calls.tcmalloc_number(name, &value) != 0 ? value : 0;
 }
 
-/* Pages that are there, and those of them that are of files. */
+/* Reads the resident pages, and the number of them that belong to files. */
 static void read_statm(struct lpi_heap_stats *stats)
 {
 	char line[128] = "";
@@ -94,7 +94,7 @@ static void read_statm(struct lpi_heap_stats *stats)
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	if (got == NULL)
 		return;
-	(void)strtoull(line, &end, 10); /* of addresses */
+	(void)strtoull(line, &end, 10); /* number of addresses, not used */
 	stats->rss_bytes = strtoull(end, &end, 10) * page_bytes;
 	stats->file_bytes = strtoull(end, &end, 10) * page_bytes;
 }
@@ -138,7 +138,7 @@ bool lpi_heap_release(void)
 	else if (calls.mimalloc_collect != NULL)
 		calls.mimalloc_collect(true);
 	else if (is_glibc())
-		(void)malloc_trim(0); /* says whether there was something to give back */
+		(void)malloc_trim(0); /* its result says whether there was memory to give back */
 	else
 		return false;
 	return true;

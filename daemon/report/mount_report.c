@@ -32,7 +32,7 @@ const char *lpi_mount_op_name(uint32_t opcode)
 	return known == NULL ? NULL : known->name;
 }
 
-/* Of all threads. */
+/* The sum over all threads. */
 static uint64_t sum_of(const struct lpi_report *report, const struct lpi_counter *counter)
 {
 	uint64_t sum = 0;

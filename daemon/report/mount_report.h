@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Figures of the mount, thread by thread, and how they are shown.
  *
- * Threads: read() is for the channel's thread; all else is for the owner of struct lpi_report.
+ * Threads: read() is for the channel's thread; all others are for the owner of struct lpi_report.
  * Blocking, errors: none.
  * Memory: the text's.
  */
@@ -25,13 +25,13 @@ struct lpi_mount_report {
 	uint32_t slow_cnt;
 };
 
-/* NULL: all is zero. */
+/* NULL: all figures are zero. */
 void lpi_mount_report_read(struct lp_fuse_channel *channel, struct lpi_mount_report *ret);
 
-/* "read" for FUSE_READ, "unknown" for 0; NULL: there is no such. */
+/* "read" for FUSE_READ, "unknown" for 0; NULL: there is no such opcode. */
 const char *lpi_mount_op_name(uint32_t opcode);
 
-/* A member "mount" of the object that is open; nothing, if there is no mount. */
+/* Adds a member "mount" to the open object, if there is a mount. */
 void lpi_mount_report_status(const struct lpi_report *report, struct lpi_text *text);
 void lpi_mount_report_json(const struct lpi_report *report, struct lpi_text *text);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The numbers as Prometheus wants them: families one after the other, each with a sentence of help
- * and its type before its series, no series twice; seconds and bytes; counters end in "_total".
- * tests/wire/admin.py and tests/system/metrics.sh hold that.
+/* The numbers in the format of Prometheus. Families follow one another. Each has a sentence of help
+ * and its type before its series, and no series comes twice. Units are seconds and bytes; counters
+ * end in "_total". tests/wire/admin.py and tests/system/metrics.sh check this.
  *
- * Latencies are histograms. Inside there are many more buckets, each 1/32 of its value wide
- * (base/struct/hist.h). A bound of Prometheus that lies within such a bucket does not count it: so
- * a value up to 3.1 % below a bound may be counted at the next one, and none is shown as quicker
- * than it was. The bounds never change, so that what was stored of another version can be added up.
+ * Latencies are histograms. Internally they have many more buckets, each 1/32 of its value wide
+ * (base/struct/hist.h). A bound of Prometheus that lies within such a bucket does not count it. So
+ * a value up to 3.1 % below a bound may be counted at the next one, but no value is shown as
+ * quicker than it was. The bounds never change, so stored values of different versions can be added
+ * up.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 #include "daemon/report/report.h"
 #include "wire/wire.h"
 
-/* From what is answered out of memory to the time after which clients give up. */
+/* From answers out of memory up to the timeouts of clients. */
 static const struct {
 	const char *le;
 	uint64_t ns;
@@ -31,17 +32,17 @@ static const struct {
 	      {"2.5", 2500 * LP_NS_PER_MS},    {"5", 5 * LP_NS_PER_S},
 	      {"10", 10 * LP_NS_PER_S},        {"30", 30 * LP_NS_PER_S}};
 
-/* Counters of several units: those of unit i are at first + i * stride. */
+/* Counters of several units. Those of unit i are at first + i * stride. */
 struct group {
 	const char *name;
-	const char *label; /* what a unit is; NULL: there is only one */
+	const char *label; /* name of the units' label; NULL: there is only one unit */
 	const void *first;
 	size_t stride;
 	uint32_t cnt;
 	const char *help; /* of an array */
 };
 
-/* What is before the series of a family. The names here have no "lapis_" before them. */
+/* Writes the lines before the series of a family. The names here have no "lapis_" before them. */
 static void begin_family(struct lpi_text *text, const char *name, const char *type,
 			 const char *help)
 {
@@ -107,8 +108,8 @@ static void prometheus_counters(struct lpi_text *text, const struct group *group
 	}
 }
 
-/* Of each unit an array, one number for each name; those that are 0 and have always been are not
- * shown. */
+/* For each unit an array, one number for each name. A number that has always been 0 is not shown.
+ */
 static void prometheus_array(struct lpi_text *text, const struct group *group, const char *label,
 			     const char *(*name_of)(uint32_t idx), uint32_t cnt)
 {
@@ -144,7 +145,7 @@ static void prometheus_numbers(struct lpi_text *text, const struct number *numbe
 	}
 }
 
-/* One operation of one unit. */
+/* The histogram of one operation of one unit. */
 static void prometheus_histogram(struct lpi_text *text, const struct group *group, uint32_t idx,
 				 const char *op, const struct lp_hist *hist)
 {
@@ -232,7 +233,7 @@ static void prometheus_states(const struct lpi_report *report, struct lpi_text *
 	}
 }
 
-/* What the index did: on its own threads, by blocking calls. */
+/* The index's operations: on its own threads, by blocking calls. */
 static void prometheus_device_ops(const struct lpi_report *report, struct lpi_text *text,
 				  bool wants_bytes)
 {
@@ -271,8 +272,8 @@ static void prometheus_devices(const struct lpi_report *report, struct lpi_text 
 	}
 }
 
-/* How many there are is lapis_store_bad_blocks; these are the first of each shard, so the label has
- * few values. */
+/* The first bad blocks of each shard, so the label has few values. lapis_store_bad_blocks has their
+ * number. */
 static void prometheus_bad(const struct lpi_report *report, struct lpi_text *text)
 {
 	begin_family(text, "store_bad_block_timestamp_seconds", "gauge",
@@ -288,7 +289,7 @@ static void prometheus_bad(const struct lpi_report *report, struct lpi_text *tex
 	}
 }
 
-/* The states of which each thing has one: 1 for that, 0 for the others. */
+/* Gives each thing's state: 1 for the present state, 0 for the others. */
 static void prometheus_health(const struct lpi_report *report, struct lpi_text *text)
 {
 	begin_family(text, "up", "gauge", "Whether the daemon answers: always 1.");

@@ -27,7 +27,7 @@ static void json_counters(struct lpi_text *text, const char *key, const void *st
 	lpi_json_close(text, '}');
 }
 
-/* Operations of some shards together. */
+/* Operations of several shards together. */
 static void json_ops(struct lpi_text *text, const struct lpi_shard_report *shards, uint32_t cnt)
 {
 	static struct lp_hist sum; /* the control thread's */
@@ -153,10 +153,10 @@ static void json_head(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_number(text, "threads_cnt", report->thread_cnt);
 }
 
-/* Over all shards. */
+/* Sums over all shards. */
 struct totals {
 	uint64_t available_blocks;
-	bool takes_more; /* some shard does: what none has leased is available */
+	bool takes_more; /* some shard takes more: unleased blocks are available */
 	uint64_t used_blocks;
 	uint64_t conns;
 	uint64_t requests;
@@ -260,7 +260,7 @@ void lpi_report_status(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_number(text, "used_bytes", sum.used_blocks * LP_WIRE_BLOCK_BYTES);
 	uint64_t available_bytes =
 		sum.available_blocks * LP_WIRE_BLOCK_BYTES + report->unleased_bytes;
-	/* What the host of an image cannot give nobody can have. */
+	/* Bytes that the file system of an image cannot give are not available. */
 	available_bytes -= LP_MIN(available_bytes, report->host_lack_bytes);
 	lpi_json_number(text, "available_bytes", sum.takes_more ? available_bytes : 0);
 	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
@@ -332,7 +332,7 @@ const char *lpi_report_slow_op(const struct lp_slow_request *slow)
 	return name != NULL ? name : "unknown";
 }
 
-/* Where the time went, in the order in which it did. */
+/* The time of a request by its states, in their order. */
 static void json_timeline(struct lpi_text *text, const struct lp_slow_request *slow)
 {
 	const char *name = NULL;
@@ -375,7 +375,7 @@ static uint32_t pick_slow(const struct lp_slow_request *slow, uint32_t cnt, uint
 
 void lpi_report_slow(const struct lpi_report *report, uint64_t least_ns, struct lpi_text *text)
 {
-	/* The threads are no more than the shards. */
+	/* There are at most as many threads as shards. */
 	static const struct lp_slow_request *all[2 * SHARDS_SHOWN * LP_SLOW_MAX];
 	uint32_t cnt = 0;
 	for (uint32_t i = 0; i < report->shard_cnt; i++)

@@ -37,10 +37,10 @@ struct lpi_shard_report {
 	uint32_t slow_cnt;
 	struct lpi_scrub_report scrub;
 	struct lpi_damage_stats damage;
-	/* For lpi_report_stuck() only: of its door, its names and its store. */
+	/* For lpi_report_stuck() only: of the shard's door, names and store. */
 	struct lp_under_way under_way[3 * LP_UNDER_WAY_MAX];
 	uint32_t under_way_cnt;
-	uint64_t under_way_all; /* also what found no place */
+	uint64_t under_way_all; /* also those beyond the table */
 	bool has_latency[LPI_REPORT_OPCODES];
 	struct lp_hist latency[LPI_REPORT_OPCODES];
 };
@@ -48,17 +48,17 @@ struct lpi_shard_report {
 struct lpi_thread_report {
 	struct lp_reactor_stats reactor;
 	struct lp_bufs_stats bufs;
-	/* For lpi_report_stuck() only: of the mount's requests that this thread has read. */
+	/* For lpi_report_stuck() only: requests of the mount that this thread has read. */
 	struct lp_under_way under_way[LP_UNDER_WAY_MAX];
 	uint32_t under_way_cnt;
 	uint64_t under_way_all;
 };
 
 struct lpi_device_report {
-	const char *name; /* NULL: there is none */
+	const char *name; /* NULL: there is no device */
 	uint64_t size_bytes;
 	bool is_silent;
-	struct lp_bdev_stats sync; /* of blocking calls: the index's */
+	struct lp_bdev_stats sync; /* blocking calls, which the index makes */
 };
 
 struct lpi_report {
@@ -67,7 +67,7 @@ struct lpi_report {
 	const char *store_kind;
 	const char *state;
 	const char *reason;
-	uint64_t still_ns;       /* for how long nothing has moved though something is under way */
+	uint64_t still_ns; /* for how long nothing has moved although an operation is under way */
 	uint64_t state_since_ns; /* of the day */
 	char store_uuid[40];
 	uint64_t uptime_ns;
@@ -76,12 +76,13 @@ struct lpi_report {
 	uint32_t shard_cnt;
 	uint32_t thread_cnt;
 	struct lpi_heap_stats heap;
-	uint64_t heap_givebacks; /* how often memory was given back by the daemon itself */
+	uint64_t heap_givebacks; /* how often the daemon itself gave memory back */
 	struct lp_workers_stats workers;
 	struct lp_log_stats log;
 	struct lpi_device_report devices[LPI_REPORT_DEVICES];
-	uint64_t host_lack_bytes; /* of what is free, that an image's file system cannot give */
-	uint64_t unleased_bytes;  /* for objects, that no shard has yet */
+	uint64_t host_lack_bytes; /* of the free bytes: those that an image's file system cannot
+				     give */
+	uint64_t unleased_bytes;  /* for objects, not leased by any shard yet */
 	const struct lpi_shard_report *shards;
 	const struct lpi_thread_report *threads;
 	const char *mount_dir;                 /* NULL: there is no mount */
@@ -93,18 +94,18 @@ void lpi_report_scrub(const struct lpi_report *report, struct lpi_text *text);
 /* "get" for LP_WIRE_OP_GET; NULL: there is no such operation. */
 const char *lpi_report_op(uint32_t code);
 
-/* "get", or "lookup" of the mount's; "unknown". */
+/* "get", or "lookup" for the mount's; "unknown". */
 const char *lpi_report_slow_op(const struct lp_slow_request *slow);
 
 void lpi_report_status(const struct lpi_report *report, struct lpi_text *text);
 void lpi_report_json(const struct lpi_report *report, struct lpi_text *text);
 void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *text);
-/* The slowest of those that took at least so long, slowest first, of both doors. */
+/* The slowest requests of both doors that took at least least_ns, slowest first. */
 void lpi_report_slow(const struct lpi_report *report, uint64_t least_ns, struct lpi_text *text);
-/* What is under way, part by part, and what each holds and waits for. */
+/* Operations under way, by part, with the resources that each holds and waits for. */
 void lpi_report_stuck(const struct lpi_report *report, struct lpi_text *text);
 void lpi_report_alloc(const struct lpi_report *report, struct lpi_text *text);
-/* Both kinds of allocators: of blocks, shard by shard, and of memory. */
+/* Both kinds of allocators: of blocks, by shard, and of memory. */
 void lpi_report_dump(const struct lpi_report *report, struct lpi_text *text);
 
 #endif

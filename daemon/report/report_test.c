@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what the state says is available is what objects may have: not what is kept for cuts of
- * shared blocks (P6), but what no shard has leased yet. Prometheus is given histograms in which
- * each value is counted from the first bound on that it does not exceed, and seconds and bytes.
- * Method: reports of numbers that are known. */
+/* Goal: the available space in the status is the space that objects may have: without the blocks
+ * kept for cuts of shared blocks (P6), but with the blocks that no shard has leased yet. Prometheus
+ * gets histograms in which each value counts from the first bound that it does not exceed, and
+ * seconds and bytes. Method: reports of known numbers. */
 #include "daemon/report/report.h"
 
 #include "base/testing/test.h"
@@ -32,7 +32,8 @@ static void test_available(void **state)
 	assert_non_null(strstr(text.bytes, wanted));
 	assert_non_null(strstr(text.bytes, "\"used_bytes\": 135168,"));
 	lpi_text_fini(&text);
-	/* One shard takes no more: the other one can have all that is free. Both: nobody can. */
+	/* If one shard takes no more, the other one can have all free space. If both do, no object
+	 * can. */
 	for (uint32_t i = 0; i < 2; i++) {
 		shards[i].store.takes_no_more = true;
 		text = (struct lpi_text){.bytes = NULL};

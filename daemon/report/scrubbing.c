@@ -31,8 +31,7 @@ static void log_end(const struct lpi_scrubbing *scrubbing)
 			      scrubbing->shard_idx, objects, mib);
 }
 
-/* --- What the store keeps ----------------------------------------------------------------------
- */
+/* --- Record in the store ---------------------------------------------------------------------- */
 
 static void end_if_idle(struct lpi_scrubbing *scrubbing);
 
@@ -47,7 +46,7 @@ static void kept(struct lp_store_op *op)
 {
 	struct lpi_scrubbing *scrubbing = LP_CONTAINER_OF(op, struct lpi_scrubbing, op);
 	scrubbing->is_asking = false;
-	if (op->result < 0) /* of a full store, or one that is read-only */
+	if (op->result < 0) /* the store is full, or read-only */
 		LP_LOG_DEBUG("shard %u: how far the check of all data is cannot be kept: %s",
 			     scrubbing->shard_idx, lp_strerror(op->result));
 	end_if_idle(scrubbing);
@@ -82,8 +81,8 @@ static int64_t day_ns(const struct lpi_scrubbing *scrubbing)
 	return lp_clock_wall_ns(lp_reactor_clock(scrubbing->reactor));
 }
 
-/* A check that somebody asked for meanwhile, and that may have ended, is newer than what was read.
- */
+/* Takes over the record, unless a check was requested meanwhile and may have ended, because it is
+ * newer. */
 static void take_up(struct lpi_scrubbing *scrubbing, const struct lp_scrub_value *value)
 {
 	bool has_begun = lp_scrub_stats(scrubbing->scrub)->began_ns != 0;
@@ -98,7 +97,7 @@ static void take_up(struct lpi_scrubbing *scrubbing, const struct lp_scrub_value
 	scrubbing->damaged = value->damaged;
 }
 
-/* There is none, or it is damaged, which has been recorded: the interval begins now. */
+/* If there is no record, or it is damaged, which has been recorded, the interval begins now. */
 static void known(struct lp_store_op *op)
 {
 	struct lpi_scrubbing *scrubbing = LP_CONTAINER_OF(op, struct lpi_scrubbing, op);
@@ -130,7 +129,7 @@ static void look_up(struct lpi_scrubbing *scrubbing)
 
 /* --- When it begins and ends ------------------------------------------------------------------ */
 
-/* Somebody waits for that. */
+/* A caller waits for the stop. */
 static void end_if_idle(struct lpi_scrubbing *scrubbing)
 {
 	if (!scrubbing->is_stopping || scrubbing->is_asking || !lp_scrub_is_idle(scrubbing->scrub))
@@ -141,7 +140,7 @@ static void end_if_idle(struct lpi_scrubbing *scrubbing)
 		scrubbing->stopped(scrubbing->arg);
 }
 
-/* What is to be kept. Of an inode that was not read to its end nothing counts. */
+/* Notes the progress to be kept. An inode that was not read to its end does not count. */
 static void note_progress(struct lpi_scrubbing *scrubbing, bool goes_on)
 {
 	const struct lp_scrub_stats *stats = lp_scrub_stats(scrubbing->scrub);
@@ -152,7 +151,7 @@ static void note_progress(struct lpi_scrubbing *scrubbing, bool goes_on)
 	scrubbing->has_changed = true;
 }
 
-/* One that has failed is tried again before long, but not at once. */
+/* A failed check is repeated after AGAIN_NS. */
 static void ended(void *arg)
 {
 	struct lpi_scrubbing *scrubbing = arg;
@@ -206,7 +205,7 @@ void lpi_scrubbing_configure(struct lpi_scrubbing *scrubbing, const struct lp_co
 		lpi_damage_set_rate(scrubbing->damage, own);
 }
 
-/* A clock that was set back makes it wait from then on. */
+/* If the clock was set back, the wait begins again. */
 static uint64_t next_ns(const struct lpi_scrubbing *scrubbing)
 {
 	int64_t day = day_ns(scrubbing);
@@ -283,7 +282,7 @@ int lpi_scrubbing_ask(struct lpi_scrubbing *scrubbing, const char *what)
 	return strcmp(what, "status") == 0 ? 0 : -EINVAL;
 }
 
-/* --- What is shown ---------------------------------------------------------------------------- */
+/* --- Report ----------------------------------------------------------------------------------- */
 
 void lpi_scrubbing_report(const struct lpi_scrubbing *scrubbing, struct lpi_scrub_report *ret)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Background check of all data of a shard: when it runs, how far it is, what it found.
+/* Background check of all data of a shard: schedule, progress and findings.
  *
  * Threads: the shard's.
  * Blocking: none.
  * Memory: allocated at the beginning.
  * Errors: -ENOMEM, -EINVAL.
  *
- * A check begins when it is asked for, and by itself some time after the last one. What it finds is
- * counted, shown and logged. The store keeps when the last check was, and each minute how far the
- * present one is. After a stop of the daemon it goes on there.
+ * A check begins on request, and by itself interval_ns after the last one. Its findings are
+ * counted, shown and logged. The store keeps the time of the last check and, updated each minute,
+ * the progress of the present one. After a restart of the daemon the check goes on there.
  */
 #ifndef LP_DAEMON_REPORT_SCRUBBING_H
 #define LP_DAEMON_REPORT_SCRUBBING_H
@@ -21,53 +21,54 @@
 
 struct lpi_scrubbing {
 	struct lp_scrub *scrub;    /* NULL: not begun */
-	struct lpi_damage *damage; /* is told of what was read; NULL: nobody is */
+	struct lpi_damage *damage; /* gets the result of each read; NULL: not used */
 	struct lp_reactor *reactor;
 	uint32_t shard_idx;
 	uint64_t interval_ns;    /* 0: never by itself */
-	uint64_t not_before_ns;  /* of the reactor's clock: a check has failed */
-	int64_t since_ns;        /* of the day: when that began to count */
+	uint64_t not_before_ns;  /* of the reactor's clock: when a failed check may be repeated */
+	int64_t since_ns;        /* time of day from which the interval counts */
 	int64_t whole_ns;        /* when the last whole check ended; 0: none has */
-	bool goes_on;            /* a check that has not come to its end is gone on with, */
-	struct lp_ino behind;    /* behind this inode */
-	uint64_t damaged;        /* in all up to there, or by the last one */
-	uint64_t damaged_before; /* what that was when the check under way began, or went on */
-	/* What the store knows of it. */
+	bool goes_on;            /* an unfinished check will be continued */
+	struct lp_ino behind;    /* the last inode that it has checked */
+	uint64_t damaged;        /* found by it so far, or by the last whole check */
+	uint64_t damaged_before; /* value of `damaged` when the check under way began, or was
+				    continued */
+	/* The store's record of the check. */
 	struct lp_store *store;
 	struct lp_store_op op;
-	bool is_asking; /* the op is under way */
-	bool is_known;  /* it has been read */
+	bool is_asking; /* op is under way */
+	bool is_known;  /* the record has been read */
 	bool has_changed;
 	uint64_t saved_ns;
 	struct lp_change change;
 	struct lp_key key;
 	uint8_t value[LP_SCRUB_VALUE_SIZE];
 	bool is_stopping;
-	bool is_cut_short; /* by the stop of the daemon, not because somebody wants it */
+	bool is_cut_short; /* by the stop of the daemon, not by a request */
 	void (*stopped)(void *arg);
 	void *arg;
 };
 
-/* The rate is shared by all shards. */
+/* All shards share the rate. */
 int lpi_scrubbing_begin(struct lpi_scrubbing *scrubbing, struct lp_reactor *reactor,
 			struct lp_store *store, uint32_t shard_idx) LP_MUST_CHECK;
 void lpi_scrubbing_configure(struct lpi_scrubbing *scrubbing, const struct lp_config *config,
 			     uint32_t shard_cnt);
-/* Now and then: begins what is due. */
+/* Called at intervals: begins a check that is due. */
 void lpi_scrubbing_look(struct lpi_scrubbing *scrubbing);
-/* Begins nothing any more; stopped(arg) when nothing is under way, perhaps at once. */
+/* Begins no more checks. Calls stopped(arg) when none is under way, perhaps at once. */
 void lpi_scrubbing_stop(struct lpi_scrubbing *scrubbing, void (*stopped)(void *arg), void *arg);
-/* Stopped, or never begun. */
+/* It has stopped, or never begun. */
 void lpi_scrubbing_fini(struct lpi_scrubbing *scrubbing);
 
-/* "status", "start" or "stop"; -EINVAL: none of them. */
+/* "status", "start" or "stop"; -EINVAL: another word. */
 int lpi_scrubbing_ask(struct lpi_scrubbing *scrubbing, const char *what) LP_MUST_CHECK;
 
-/* As seen on the shard's thread, for others. */
+/* A copy made on the shard's thread, for others. */
 struct lpi_scrub_report {
 	struct lp_scrub_stats stats;
 	uint64_t next_ns; /* until it begins by itself; UINT64_MAX: never */
-	uint64_t damaged; /* also before it was cut short by a stop */
+	uint64_t damaged; /* including findings before a restart of the daemon */
 	int64_t whole_ns; /* when the last whole check ended; 0: none has */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a check of all data begins by itself when its time has come, and not before, nor again at
- * once when somebody has stopped it; one that the daemon's stop cuts short is gone on with, where
- * it was, after the next start; when all was checked last, and what was damaged, is not forgotten.
- * Method: a store on a simulated device, hours of simulated time. */
+/* Goal: a check of all data begins by itself when it is due, and not before, nor right after a
+ * request stopped it. A check that the daemon's stop cuts short goes on at its place after the next
+ * start. The time of the last whole check, and the damage found, are kept. Method: a store on a
+ * simulated device, hours of simulated time. */
 #include "store/block/block_sim_test.h"
 
 #include "daemon/report/scrubbing.h"
@@ -20,7 +20,7 @@ struct scene {
 	bool has_stopped;
 };
 
-/* What the store keeps has not been read yet. */
+/* The store's record has not been read yet. */
 static void begin_unread(struct scene *s, const char *rate)
 {
 	struct lp_config config;
@@ -117,7 +117,7 @@ static void test_interval(void **state)
 	teardown(&s);
 }
 
-/* One that is due, and is stopped. */
+/* A due check is stopped. */
 static void test_stopped(void **state)
 {
 	(void)state;
@@ -144,7 +144,7 @@ static void test_stopped(void **state)
 	teardown(&s);
 }
 
-/* The daemon ends in the middle of a check, which is so slow that a second is an inode's. */
+/* The daemon ends in the middle of a check, which is so slow that it checks one inode a second. */
 static void cut_short(struct scene *s)
 {
 	end(s);
@@ -177,8 +177,8 @@ static void test_cut_short(void **state)
 	teardown(&s);
 }
 
-/* What is asked for before it is known how far the last check came is what counts: all is looked
- * at, and when that is stopped nothing is gone on with. */
+/* A request before the progress of the last check is known takes effect. All data is checked, and
+ * after a stop no check goes on. */
 static void test_asked_early(void **state)
 {
 	(void)state;

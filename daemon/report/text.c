@@ -44,7 +44,7 @@ void lpi_text_printf(struct lpi_text *text, const char *fmt, ...)
 	text->len += (size_t)len;
 }
 
-/* What stands before a value: a comma, the key. */
+/* Writes the part before a value: a comma, the key. */
 static void begin(struct lpi_text *text, const char *key)
 {
 	lpi_text_printf(text, "%s", text->wants_comma ? ", " : "");
@@ -75,7 +75,7 @@ void lpi_json_number(struct lpi_text *text, const char *key, uint64_t value)
 void lpi_json_real(struct lpi_text *text, const char *key, double value)
 {
 	begin(text, key);
-	/* Without an exponent, which few people read. */
+	/* Without an exponent, which few people can read. */
 	lpi_text_printf(text, "%.3f", value);
 }
 
@@ -85,10 +85,10 @@ void lpi_json_bool(struct lpi_text *text, const char *key, bool value)
 	lpi_text_printf(text, "%s", value ? "true" : "false");
 }
 
-/* How many bytes the character of UTF-8 has that begins here; 0: it is none. */
+/* The number of bytes of the UTF-8 character that begins here; 0: it is none. */
 static uint32_t character_bytes(const char *at)
 {
-	/* By the first byte: how many follow, and what the second may be. */
+	/* By the first byte: the number of bytes that follow, and the range of the second. */
 	static const struct {
 		uint8_t low;
 		uint8_t high;
@@ -130,7 +130,7 @@ void lpi_json_string(struct lpi_text *text, const char *key, const char *value)
 		else if (byte < 0x80)
 			lpi_text_printf(text, "\\u%04x", byte);
 		else
-			/* There is no JSON for it: the mark of a character that is lost. */
+			/* JSON has no form for it: the mark of a lost character. */
 			lpi_text_printf(text, "\\ufffd");
 		at += bytes > 0 ? bytes : 1;
 	}

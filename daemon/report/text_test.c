@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what is shown of any bytes is JSON; text grows to its limit and no further.
- * Method: golden text, strings with what needs an escape, a text that is too long. */
+/* Goal: any bytes are shown as valid JSON; text grows to its limit and no further.
+ * Method: golden text, strings that need escapes, a text that is too long. */
 #include "base/testing/test.h"
 
 #include "daemon/report/text.h"
@@ -13,7 +13,7 @@ static void test_json(void **state)
 	lpi_json_number(&text, "n", UINT64_MAX);
 	lpi_json_string(&text, "s", "a\"b\\c\n\x7f\xff");
 	lpi_json_string(&text, "utf8", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
-	/* Too long a form, half of a pair, beyond the last, cut off. */
+	/* An overlong form, half of a surrogate pair, a number beyond the last, a cut sequence. */
 	lpi_json_string(&text, "bad", "\xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80 \xe2\x82");
 	lpi_json_open(&text, "list", '[');
 	lpi_json_bool(&text, NULL, true);

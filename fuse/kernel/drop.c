@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who answers is decided by is_answered: the thread that tells the kernel, or the limit's timer.
+/* is_answered decides which answers: the thread that tells the kernel, or the limit's timer.
  *
- * A record has no request, if that came by a descriptor. So parked_cnt keeps the descriptor open:
- * it is counted down by a message to the channel that has it. */
+ * If the request came by a descriptor, its drop has no request. So parked_cnt keeps the descriptor
+ * open. A message to the channel that has the descriptor counts it down. */
 #include "fuse/kernel/drop.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static _Atomic uint32_t *held_cnt_of(const struct lp_fuse_channel *channel)
 
 /* --- The answer ------------------------------------------------------------------------------- */
 
-/* True: it is the caller's to answer. */
+/* True: the caller must answer. */
 static bool take_answer(struct lpi_fuse_drop *drop)
 {
 	if (atomic_exchange(&drop->is_answered, true))
@@ -64,7 +64,7 @@ static void answer_by_descriptor(const struct lpi_fuse_drop *drop)
 	if (drop->err == 0)
 		header.len += (uint32_t)sizeof(out);
 	ssize_t n = writev(drop->fd, iovs, drop->err == 0 ? 2 : 1);
-	(void)n; /* nobody waits for it any more */
+	(void)n; /* if it fails, no caller waits for it any more */
 }
 
 static void answer_by_entry(struct lpi_fuse_drop *drop)
@@ -79,9 +79,10 @@ static void answer_by_entry(struct lpi_fuse_drop *drop)
 		lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
-/* --- What is stuck ---------------------------------------------------------------------------- */
+/* --- Stuck threads ---------------------------------------------------------------------------- */
 
-/* Of a queue's entries some must be free for what the kernel may wait for. */
+/* Whether so many writes wait that the kernel may lack a request or an entry for the read that they
+ * wait for. */
 static bool is_crowded(const struct lpi_fuse_drop *drop)
 {
 	if (atomic_load(held_cnt_of(drop->channel)) >= LPI_FUSE_DROPS_HURRY_AT)
@@ -103,7 +104,7 @@ static bool is_asleep(int tid)
 	if (fd >= 0)
 		(void)close(fd); /* it was only read */
 	if (len <= 0)
-		return true; /* nobody knows */
+		return true; /* not known */
 	stat[len] = '\0';
 	const char *name_end = strrchr(stat, ')');
 	return name_end == NULL || strncmp(name_end, ") D", 3) == 0;
@@ -127,7 +128,8 @@ static bool are_all_stuck(const struct lpi_fuse_drop *drop, uint64_t now_ns)
 	return stats.running >= lp_workers_thread_cnt(dropper);
 }
 
-/* Seen twice: it might just be on its way. */
+/* True at the second check in a row that finds it stuck, because at the first it may be about to go
+ * on. */
 static bool has_to_answer(struct lpi_fuse_drop *drop, uint64_t now_ns)
 {
 	bool was_stuck = drop->was_stuck;
@@ -138,7 +140,7 @@ static bool has_to_answer(struct lpi_fuse_drop *drop, uint64_t now_ns)
 	return is_crowded(drop) && are_all_stuck(drop, now_ns);
 }
 
-/* The kernel takes long, or cannot do it before it is answered. */
+/* The kernel takes long, or waits for the answer itself. */
 static void look(struct lp_timer *timer)
 {
 	struct lpi_fuse_drop *drop = LP_CONTAINER_OF(timer, struct lpi_fuse_drop, limit);
@@ -186,8 +188,8 @@ static int say_all(struct lpi_fuse_drop *drop)
 	return say(drop, from, end - from);
 }
 
-/* On a thread that may block. A write through the cache has its inode's lock until it is answered:
- * nobody can have begun another one. */
+/* On a thread that may block. A write through the cache has its inode's lock until it is answered,
+ * so no other one can have begun. */
 static void run(struct lp_work *work)
 {
 	struct lpi_fuse_drop *drop = LP_CONTAINER_OF(work, struct lpi_fuse_drop, work);
@@ -216,7 +218,7 @@ static void ended(struct lpi_fuse_drop *drop)
 	drops->cnt--;
 	struct lpi_fuse_request *next = lpi_fuse_list_pop_front(&drops->waiting);
 	bool is_begun = next == NULL || begin(next);
-	LP_ASSERT(is_begun); /* there is a place now */
+	LP_ASSERT(is_begun); /* a place is free now */
 	lpi_fuse_channel_told(channel);
 }
 
@@ -260,9 +262,10 @@ static void done(struct lp_work *work)
 	}
 }
 
-/* --- What is to be dropped -------------------------------------------------------------------- */
+/* --- Ranges to drop --------------------------------------------------------------------------- */
 
-/* The last page may be locked until the answer: it was not covered, and may not have been there. */
+/* The kernel may hold the last page locked until the answer: the write did not cover it, and it may
+ * not have been cached. */
 static void look_at_last_page(struct lpi_fuse_drop *drop)
 {
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -282,7 +285,7 @@ static void start_limit(struct lpi_fuse_drop *drop)
 	lp_timer_start(reactor, &drop->limit, drop->began_ns + LPI_FUSE_DROP_LOOK_NS);
 }
 
-/* What it has is given back now, and it is answered when it has ended. */
+/* Gives back all that the request has now; it is answered when the drop has ended. */
 static void park(struct lpi_fuse_drop *drop, struct lpi_fuse_request *request)
 {
 	drop->home = request->home;
@@ -302,7 +305,8 @@ static void keep(struct lpi_fuse_drop *drop, struct lpi_fuse_request *request)
 	lpi_fuse_give_back_data(request);
 }
 
-/* request->failure and request->left: how it ended. False: there is no place for it. */
+/* request->failure and request->left hold the write's result. False: there is no place for the
+ * drop. */
 static bool begin(struct lpi_fuse_request *request)
 {
 	struct lp_fuse_channel *channel = request->channel;
@@ -331,14 +335,15 @@ static bool begin(struct lpi_fuse_request *request)
 	return true;
 }
 
-/* What the kernel writes back it keeps locked, and nobody reads it meanwhile. */
+/* Which pages the write may have left wrong: none if the kernel wrote back, because it keeps the
+ * pages locked, and no program reads them meanwhile. */
 static enum lpi_fuse_pages_wrong judge(struct lpi_fuse_request *request)
 {
 	const struct fuse_write_in *in = &request->message.in.write;
 	struct lp_ino ino = lpi_fuse_node(request);
 	if ((in->write_flags & FUSE_WRITE_CACHE) != 0 || in->size == 0)
 		return LPI_FUSE_PAGES_NONE;
-	/* Of what is open with FOPEN_DIRECT_IO the kernel drops them itself, for it waits. */
+	/* The kernel waits for writes by FOPEN_DIRECT_IO, and then drops the pages itself. */
 	if (lpi_fuse_is_uncached(request) && (in->flags & O_DIRECT) == 0 &&
 	    (in->fh & LPI_FUSE_HANDLE_DIRECT) != 0)
 		return LPI_FUSE_PAGES_NONE;

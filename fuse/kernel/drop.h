@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dropping of the kernel's cached pages behind a write that has made them wrong.
+/* Dropping of the kernel's cached pages after a write that has made them wrong.
  *
  * Threads: the channel's; threads of their own tell the kernel. They are not the notifier's, which
  *   may wait for a directory's lock, whose holder may wait for the lock of a file that a writer has
@@ -39,18 +39,18 @@
 
 #define LPI_FUSE_DROPS_MAX      512u /* of a channel at a time */
 #define LPI_FUSE_DROP_LIMIT_NS  (2 * LP_NS_PER_S)
-#define LPI_FUSE_DROP_LOOK_NS   (10 * LP_NS_PER_MS) /* between two looks at what is stuck */
-#define LPI_FUSE_DROP_STUCK_NS  (50 * LP_NS_PER_MS) /* without any end: all threads are */
+#define LPI_FUSE_DROP_LOOK_NS   (10 * LP_NS_PER_MS) /* between two checks for a stuck thread */
+#define LPI_FUSE_DROP_STUCK_NS  (50 * LP_NS_PER_MS) /* without an ended drop: all are stuck */
 #define LPI_FUSE_DROPS_HURRY_AT (LP_FUSE_BACKGROUND_MAX / 4 * 3) /* of a mount at a time */
 
 struct lpi_fuse_drop {
 	struct lp_work work;
 	struct lp_timer limit;
 	struct lp_msg msg;                /* to the channel that has read the request */
-	struct lp_fuse_channel *channel;  /* whose it is */
+	struct lp_fuse_channel *channel;  /* the channel where the write was done */
 	struct lp_fuse_channel *home;     /* that has read the request, if no entry has it */
 	struct lpi_fuse_request *request; /* that came by io_uring, until it is answered */
-	_Atomic uint32_t *held_cnt;       /* of its queue; NULL: it came by a descriptor */
+	_Atomic uint32_t *held_cnt;       /* of its queue; NULL: the request came by a descriptor */
 	struct lp_ino ino;
 	uint64_t offset;
 	uint64_t length;    /* 0: to the end */
@@ -63,9 +63,9 @@ struct lpi_fuse_drop {
 	uint32_t fills;
 	bool is_all;
 	bool is_through;         /* the write was one through the cache */
-	bool may_lock;           /* the kernel: the last page, until the answer */
-	bool was_stuck;          /* when it was last looked at */
-	_Atomic int tid;         /* of the thread that is at it; 0: not known */
+	bool may_lock;           /* the kernel may lock the last page until the answer */
+	bool was_stuck;          /* at the last check */
+	_Atomic int tid;         /* of the thread that works on it; 0: not known */
 	_Atomic bool is_at_last; /* all but the last page have been dropped */
 	_Atomic bool is_answered;
 };
@@ -74,20 +74,21 @@ struct lpi_fuse_drops {
 	struct lp_pool *pool;
 	struct lpi_fuse_list waiting; /* requests without a place in the pool */
 	uint32_t cnt;                 /* at work */
-	_Atomic uint32_t parked_cnt;  /* of this channel's descriptor: not answered, or not ended */
+	_Atomic uint32_t parked_cnt;  /* by this channel's descriptor: not answered, or not ended */
 	_Atomic uint32_t held_cnt;    /* of all channels, of the first one: not answered */
-	_Atomic uint64_t ended_ns;    /* the same: when the last one was told */
+	_Atomic uint64_t ended_ns;    /* in the first channel's: when the last drop ended */
 };
 
 int lpi_fuse_drops_init(struct lpi_fuse_drops *drops) LP_MUST_CHECK;
 void lpi_fuse_drops_fini(struct lpi_fuse_drops *drops);
 
-/* A write has been done, of so many bytes; or, with an error, it may have been. False: nothing is
- * to be dropped, and the caller answers. True: it is answered here, and is not to be touched. */
+/* A write of so many bytes has been done; or, with an error, may have been done. False: there is
+ * nothing to drop, and the caller answers. True: this module answers, and the caller must not touch
+ * the request any more. */
 bool lpi_fuse_drop(struct lpi_fuse_request *request, int err, uint32_t bytes);
-/* The kernel is being told something here. */
+/* Whether a drop is under way on this channel. */
 bool lpi_fuse_is_dropping(const struct lp_fuse_channel *channel);
-/* Something will be answered by the channel's descriptor. */
+/* Whether an answer by the channel's descriptor is still to come. */
 bool lpi_fuse_is_parking(const struct lp_fuse_channel *channel);
 
 #endif

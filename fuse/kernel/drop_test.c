@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: behind a write that may have left wrong data in the kernel's cache, the kernel is told to
- * drop its pages, and the write is answered after that; but not so late that what the kernel waits
- * for cannot come; and where nothing is cached nothing is told.
- * Method: a machine with two channels and believing kernels. The threads that tell the kernel run
- * between two turns; where they are to be stuck there is a real one, which waits for the test. */
+/* Goal: after a write that may have left wrong data in the kernel's cache, the kernel is told to
+ * drop its pages, and the write is answered after that. It is answered early enough that the
+ * request that the kernel waits for can come. Where no data is cached the kernel is not told.
+ * Method: a machine with two channels and kernels that cache. The threads that tell the kernel run
+ * between two turns; where they must be stuck there is a real one, which waits for the test. */
 #include "fuse/kernel/drop.h"
 
 #include <errno.h>
@@ -21,7 +21,8 @@ struct bench {
 	struct lp_fuse_channel *channel; /* of the file's thread, and */
 	struct lpi_kernel *kernel;       /* the other end */
 	uint64_t node;
-	/* What it was told since the last write was sent, and whether that was answered by then. */
+	/* The kernel's messages since the last write was sent, and whether that was answered by
+	 * then. */
 	struct fuse_notify_inval_inode_out told;
 	uint32_t told_cnt;
 	bool is_answered;
@@ -47,7 +48,7 @@ static uint64_t open_as(struct bench *bench, uint32_t flags)
 	return lpi_kernel_open_as(bench->kernel, FUSE_OPEN, bench->node, flags);
 }
 
-/* A file that nobody has open, on the thread of the kernel that asks; its pages may be there. */
+/* A file without handles, on the thread of the kernel that asks; its pages may be cached. */
 static struct bench *bench_new(uint64_t seed, uint32_t queue_cnt)
 {
 	struct bench *bench = calloc(1, sizeof(*bench));
@@ -72,7 +73,7 @@ static void bench_free(struct bench *bench)
 	free(bench);
 }
 
-/* --- What programs do ------------------------------------------------------------------------- */
+/* --- Calls of programs ------------------------------------------------------------------------ */
 
 static void send_write(struct bench *bench, const struct fuse_write_in *in)
 {
@@ -92,7 +93,7 @@ static void note_told(struct bench *bench, const uint8_t *bytes)
 	bench->was_told_first = !bench->is_answered;
 }
 
-/* By io_uring what it is told comes by the descriptor nevertheless. */
+/* With io_uring the notices still come by the descriptor. */
 static bool take_told(struct bench *bench)
 {
 	uint8_t bytes[256];
@@ -120,7 +121,7 @@ static void take(struct bench *bench)
 	bench->error = header.error;
 }
 
-/* It is answered, and whatever is told has been. */
+/* The write is answered, and all notices have been sent. */
 static void settle(struct bench *bench)
 {
 	for (uint32_t i = 0; !bench->is_answered || lpi_fuse_is_dropping(bench->channel); i++) {
@@ -168,7 +169,7 @@ static void expect_told(const struct bench *bench, uint64_t offset, uint64_t len
 
 /* --- Direct writes ---------------------------------------------------------------------------- */
 
-/* Nobody uses the cache: nothing is told, whatever was there before. */
+/* No handle uses the cache: nothing is dropped, whatever was cached before. */
 static void test_direct_alone(void **state)
 {
 	struct bench *bench = bench_new(1, 0);
@@ -184,8 +185,8 @@ static void test_direct_alone(void **state)
 	bench_free(bench);
 }
 
-/* Somebody reads through the cache: each write is answered when its range has been dropped. Once
- * nobody does, all is dropped, once, and behind that nothing is told any more. */
+/* A program reads through the cache: each write is answered when its range has been dropped. After
+ * it has closed, all pages are dropped once, and after that nothing is dropped any more. */
 static void test_beside_readers(void **state)
 {
 	struct bench *bench = bench_new(2, 0);
@@ -212,7 +213,7 @@ static void test_beside_readers(void **state)
 	bench_free(bench);
 }
 
-/* What was read just now, and closed, may still be on its way to the cache. */
+/* Data that was read just before the close may still be on its way to the cache. */
 static void test_reader_gone(void **state)
 {
 	struct bench *bench = bench_new(3, 0);
@@ -245,7 +246,7 @@ static void test_unexpected_handles(void **state)
 	bench_free(bench);
 }
 
-/* What others write through the cache fills it, and so does what the kernel writes back. */
+/* Writes through the cache fill it, and so does data that the kernel writes back. */
 static void test_beside_writers(void **state)
 {
 	struct bench *bench = bench_new(5, 0);
@@ -266,7 +267,7 @@ static void test_beside_writers(void **state)
 		release(bench, writer);
 		release(bench, handle);
 		lpi_machine_idle(bench->machine, 2 * LP_NS_PER_S);
-		/* Nobody has dropped what was noted; the next one finds it so. */
+		/* The noted pages have not been dropped; the next write finds this. */
 		handle = open_as(bench, O_RDWR | O_DIRECT);
 		write_direct(bench, handle, 0, PAGE);
 		settle(bench);
@@ -288,7 +289,7 @@ static void native_done(struct lp_ns_op *op)
 	lp_test_ok(op->result);
 }
 
-/* Somebody else writes, through a socket. */
+/* Another client writes, through a socket. */
 static void write_native(struct bench *bench, uint64_t offset)
 {
 	struct lp_buf *buf = lp_buf_new(bench->machine->sim->bufs, 100);
@@ -308,14 +309,14 @@ static void write_native(struct bench *bench, uint64_t offset)
 	op.store.op.txn.change_cnt = 1;
 	lp_test_ok(lpi_ns_sim_do(bench->machine->sim, &op));
 	lp_buf_put(buf);
-	/* What the kernel was told of that. */
+	/* The notice to the kernel of that. */
 	bench->told_cnt = 0;
 	take(bench);
 	assert_int_equal(bench->told_cnt, 1);
 }
 
-/* Its page may have been dropped, and read back, while it was on its way: it is dropped once more
- * behind the write. One write is enough. */
+/* The page may have been dropped, and read back, while the write was on its way: it is dropped once
+ * more after the write. One write is enough. */
 static void test_dropped_meanwhile(void **state)
 {
 	struct bench *bench = bench_new(6, 0);
@@ -330,7 +331,7 @@ static void test_dropped_meanwhile(void **state)
 		settle(bench);
 		assert_int_equal(bench->told_cnt, 0);
 	}
-	/* What is written back is locked meanwhile. */
+	/* Data that is written back is locked meanwhile. */
 	write_native(bench, PAGE + 1000);
 	const struct fuse_write_in back = {
 		.offset = PAGE, .size = PAGE, .write_flags = FUSE_WRITE_CACHE};
@@ -356,7 +357,7 @@ static void test_dropped_by_direct(void **state)
 	bench_free(bench);
 }
 
-/* What is opened without FOPEN_KEEP_CACHE the kernel drops by itself, when it has the answer. */
+/* Without FOPEN_KEEP_CACHE the kernel drops the file's pages by itself, when it has the answer. */
 static void test_dropped_by_open(void **state)
 {
 	struct bench *bench = bench_new(8, 0);
@@ -382,7 +383,7 @@ static void test_dropped_by_open(void **state)
 	bench_free(bench);
 }
 
-/* --- What waits long -------------------------------------------------------------------------- */
+/* --- Long waits ------------------------------------------------------------------------------- */
 
 static void be_stuck(struct lp_work *work)
 {
@@ -434,7 +435,7 @@ static bool is_answered_within(struct bench *bench, uint64_t ns)
 	return bench->is_answered;
 }
 
-/* The buffers are free, and the request, as long as it waits; and it does not wait for ever. */
+/* A waiting write has given back its buffers and its request, and it does not wait for ever. */
 static void test_stuck(void **state)
 {
 	struct bench *bench = bench_new(9, 0);
@@ -457,7 +458,7 @@ static void test_stuck(void **state)
 	bench_free(bench);
 }
 
-/* Of the next write: what came back last to the pool goes out first. */
+/* The next write's drop: the object that came back last to the pool goes out first. */
 static struct lpi_fuse_drop *next_drop(const struct bench *bench)
 {
 	struct lp_pool *pool = bench->channel->drops.pool;
@@ -495,7 +496,8 @@ static void test_locked_page(void **state)
 		bool is_split = cases[i].may_lock && cases[i].offset + cases[i].size > PAGE &&
 				cases[i].offset < PAGE;
 		assert_int_equal(bench->told_cnt, is_split ? 2 : 1);
-		/* Who was answered first may have begun another write when it was dropped. */
+		/* A program that was answered first may have begun another write when the page was
+		 * dropped. */
 		write_through(bench, writer, 0, PAGE);
 		settle(bench);
 		assert_int_equal(bench->told_cnt, cases[i].may_lock);
@@ -503,7 +505,7 @@ static void test_locked_page(void **state)
 	bench_free(bench);
 }
 
-/* Where most of what the kernel has at a time waits, it may be that one more is waited for. */
+/* If most of the kernel's requests at a time wait, it may wait for one more that it cannot send. */
 static void test_crowd(void **state)
 {
 	struct bench *bench = bench_new(11, 0);
@@ -528,7 +530,7 @@ static void test_crowd(void **state)
 	bench_free(bench);
 }
 
-/* Without a place in the pool a write waits, with what it has. */
+/* Without a place in the pool a write waits, and keeps its buffers. */
 static void test_no_place(void **state)
 {
 	struct bench *bench = bench_new(12, 0);
@@ -557,7 +559,7 @@ static void test_no_place(void **state)
 
 /* --- By io_uring ------------------------------------------------------------------------------ */
 
-/* The entry waits with the request; of a queue's entries not all do so for long. */
+/* The entry waits with the request. Of a queue's entries, not all do so for long. */
 static void test_ring(void **state)
 {
 	struct bench *bench = bench_new(13, LPI_MACHINE_CHANNELS);

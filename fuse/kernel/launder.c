@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The message is INVAL_INODE, as what others have changed has it: the kernel writes the pages of
- * the range that are dirty, each as a request that it waits for, before it lets them go. */
+/* The message is INVAL_INODE, as for changes by others. Before the kernel drops the pages of the
+ * range, it writes the dirty ones, each by a request that it waits for. */
 #include "fuse/kernel/launder.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include "fuse/channel_state.h"
 
-/* --- Who may have mapped what ----------------------------------------------------------------- */
+/* --- Handles that may map a file -------------------------------------------------------------- */
 
 static _Atomic uint32_t *mappers_of(const struct lp_fuse_channel *channel, struct lp_ino ino)
 {
@@ -38,7 +38,7 @@ bool lpi_fuse_may_be_mapped(const struct lp_fuse_channel *channel, struct lp_ino
 	return atomic_load(mappers_of(channel, ino)) > 0;
 }
 
-/* --- What is dirty ---------------------------------------------------------------------------- */
+/* --- Dirty pages ------------------------------------------------------------------------------ */
 
 /* On the thread that may block. */
 static void run(struct lp_work *work)

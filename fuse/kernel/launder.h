@@ -11,8 +11,8 @@
  * The kernel asks for data and holes without writing dirty pages of a mapping first, so they would
  * look like holes. Such pages are only of inodes that are open for reading and writing (a mapping
  * counts). How many openers there are is counted in a table of fixed size, several inodes in one
- * place. Nothing is done for an inode without any. For the others the kernel is told that their
- * pages are to go, and it writes the dirty ones before. It does not need the inode's lock for that,
+ * place. Nothing is done for an inode without openers. For the others the kernel is told to drop
+ * their pages, and it writes the dirty ones first. It does not need the inode's lock for that,
  * which the search holds.
  */
 #ifndef LP_FUSE_KERNEL_LAUNDER_H
@@ -26,7 +26,7 @@
 #define LPI_FUSE_LAUNDERS 8u
 #define LPI_FUSE_MAPPERS  (1u << 12)
 
-/* Of a file's handle, by which it may be mapped and written. */
+/* Bit of a file's handle by which the file may be mapped and written. */
 #define LPI_FUSE_HANDLE_MAPS (UINT64_C(1) << 62)
 
 struct lpi_fuse_launder {
@@ -38,24 +38,24 @@ struct lpi_fuse_launder {
 	int result;
 };
 
-/* Zeroed: nobody maps anything. The mount's first channel's mappers count. */
+/* Zeroed: there are no mappings. The mappers of the mount's first channel count. */
 struct lpi_fuse_launders {
 	struct lpi_fuse_launder items[LPI_FUSE_LAUNDERS];
 	_Atomic uint32_t mappers[LPI_FUSE_MAPPERS];
 };
 
-/* It is about to be open with these flags; returns the handle's bits. */
+/* A file is about to be opened with these flags. Returns the handle's bits. */
 uint64_t lpi_fuse_mapper_add(const struct lp_fuse_channel *channel, struct lp_ino ino,
 			     uint32_t flags);
-/* It was not, or is no more. */
+/* The file was not opened, or has been closed. */
 void lpi_fuse_mapper_drop(const struct lp_fuse_channel *channel, struct lp_ino ino,
 			  uint64_t handle);
 bool lpi_fuse_may_be_mapped(const struct lp_fuse_channel *channel, struct lp_ino ino);
 
-/* When next() is called the kernel has tried to hand over what is dirty from offset on, or
- * request->failure says that it may not have: it was not told, or does not know the inode, which
- * has no pages then. That a write of it failed it does not say here: who syncs is told. next() is
- * not called before this returns. -EBUSY: too many are at it. */
+/* Makes the kernel write dirty pages from offset on, then calls next(), never before this returns.
+ * request->failure says if the kernel may not have written them: it was not told, or it does not
+ * know the inode, and then has no pages of it. A failed write is not reported here but by the next
+ * fsync. -EBUSY: too many launders are under way. */
 int lpi_fuse_launder(struct lpi_fuse_request *request, uint64_t offset,
 		     lpi_fuse_step_fn *next) LP_MUST_CHECK;
 bool lpi_fuse_is_laundering(const struct lp_fuse_channel *channel);

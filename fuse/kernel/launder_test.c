@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: who looks for data and holes has what is dirty in mappings written first, where there may
- * be any, and only there; what may not have been written is called data. Method: a machine with two
- * channels, whose thread that tells the kernel runs between two turns; it cannot when its
- * descriptor is taken away. */
+/* Goal: before a search for data and holes, dirty mmap pages are written, if there may be any, and
+ * only then. Pages that may not have been written are reported as data. Method: a machine with two
+ * channels, whose thread that tells the kernel runs between two turns. It cannot tell the kernel
+ * when its descriptor is taken away. */
 #include "fuse/kernel/launder.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ static void release(struct bench *bench, uint64_t handle)
 	lp_test_ok(lpi_kernel_ask(bench->kernel));
 }
 
-/* Whether something came: what it is told of the file, or where something is. */
+/* Whether a message came: a notice about the file, or the answer of a search. */
 static bool take(struct bench *bench)
 {
 	struct fuse_out_header header;
@@ -121,14 +121,14 @@ static void begin_seek(struct bench *bench, uint64_t offset, uint32_t whence)
 	send_seek(bench, offset, whence);
 }
 
-/* Returns what was answered; what came before that is told_cnt, told_offset. */
+/* Returns the answer. Notices before it are in told_cnt, told_offset. */
 static uint64_t seek(struct bench *bench, uint64_t offset, uint32_t whence)
 {
 	begin_seek(bench, offset, whence);
 	return answer(bench);
 }
 
-/* Where it may be mapped and written the kernel is told before the store is asked. */
+/* If the file may be mapped and written, the kernel is told before the store is asked. */
 static void test_told_first(void **state)
 {
 	struct bench bench = bench_new(1);
@@ -143,7 +143,7 @@ static void test_told_first(void **state)
 	bench_free(&bench);
 }
 
-/* Who has it open for reading and writing counts, by whichever call he came to it. */
+/* A handle for reading and writing counts, whichever call made it. */
 static void test_mappers(void **state)
 {
 	struct bench bench = bench_new(2);
@@ -170,8 +170,8 @@ static void test_mappers(void **state)
 	bench_free(&bench);
 }
 
-/* A directory's handle is no file's, whatever its bits: here the generation has come so far that
- * they are those of one by which a file may be mapped. */
+/* A directory's handle does not count, whatever its bits. Here its generation has reached the bits
+ * of a handle by which a file may be mapped. */
 static void test_no_mapper(void **state)
 {
 	struct bench bench = bench_new(6);
@@ -209,7 +209,7 @@ static void begin_untold(struct bench *bench, uint64_t offset, uint32_t whence)
 	launder->fd = -1;
 }
 
-/* The kernel cannot be told: anything may be data, up to the end. */
+/* The kernel cannot be told: any range may be data, up to the end. */
 static void test_untold(void **state)
 {
 	struct bench bench = bench_new(3);
@@ -225,7 +225,7 @@ static void test_untold(void **state)
 	bench_free(&bench);
 }
 
-/* More at a time than may wait for the kernel: the rest are answered at once, and none is lost. */
+/* More searches than may wait for the kernel: the rest are answered at once, and none is lost. */
 static void test_crowd(void **state)
 {
 	struct bench bench = bench_new(4);
@@ -249,8 +249,8 @@ static void test_crowd(void **state)
 	bench_free(&bench);
 }
 
-/* What the first steps of a range have changed stays when a later one finds no space: the kernel,
- * which takes an error for nothing changed, is told before it hears of it. */
+/* Changes by the first steps of a range stay when a later one finds no space. The kernel takes an
+ * error to mean that nothing changed, so it is told before the answer. */
 static void test_range_that_fails(void **state)
 {
 	static uint8_t bytes[LPI_KERNEL_BYTES];

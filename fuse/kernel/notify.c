@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What others have changed comes as notices of the namespace, and goes to the kernel one message
- * for each item, in the order in which they came. A notice of a name makes it look again; it locks
- * the directory, so a lookup that is under way has ended then. One of an inode makes it ask for
- * attributes again, and takes pages away, waiting for those that are being read or written: answers
- * that are older are not believed. What it says when it does not know the one or the other is for
- * the namespace to judge.
+/* Changes by others come as notices of the namespace. The kernel gets one message for each item, in
+ * the order in which the items came. A notice of a name makes it look again; it locks the
+ * directory, so a lookup that is under way has ended then. A notice of an inode makes the kernel
+ * ask for attributes again, and drops pages. The kernel waits for pages that are being read or
+ * written. It does not believe answers that are older than the notice. If it does not know the name
+ * or the inode, the namespace judges what that means.
  *
- * Some of the inodes that are held are named to the kernel; it forgets those that nobody uses, and
- * says so by FORGET as ever. Those in use it keeps: nothing is ever refused for this. An older
- * kernel does not know the message, and then it is up to its own memory what it keeps. */
+ * To limit the inodes that the kernel remembers, some of them are named to it. It forgets those
+ * that no program uses, and sends FORGET for them as usual. It keeps those in use, so no request
+ * ever fails because of this. An older kernel does not know the message and keeps as many inodes as
+ * its memory allows. */
 #include "fuse/kernel/notify.h"
 
 #include <errno.h>
@@ -27,9 +28,9 @@
 #define REQUESTS_BETWEEN 64u
 #define ASKS_MAX         100u
 
-/* --- What others have changed ----------------------------------------------------------------- */
+/* --- Changes by others ------------------------------------------------------------------------ */
 
-/* out, and what comes behind it. */
+/* Writes out, then more. */
 static int say(int fd, int code, const void *out, size_t out_len, struct lp_bytes more)
 {
 	struct fuse_out_header header = {.error = code};
@@ -51,10 +52,10 @@ static int say_name(int fd, const struct lp_ns_notice *notice, const struct lp_n
 		   (struct lp_bytes){name, item->name_len + 1u});
 }
 
-/* The kernel learns of a new end when it asks for attributes. Of an open file it asks only when
- * somebody reads beyond the end that it knows. It throws the answer away if anything else of the
- * inode changes meanwhile, and then reads by the old end. So it is made to ask, until it believes
- * what it was answered. */
+/* The kernel learns of a new end when it asks for attributes. It asks for those of an open file
+ * only when a program reads beyond the end that it knows. It throws the answer away if the inode
+ * changes meanwhile, and then reads by the old end. So it is made to ask until it has the answer's
+ * end. */
 static int say_end(int fd, uint64_t end)
 {
 	struct statx is;
@@ -73,11 +74,12 @@ static int say_end(int fd, uint64_t end)
 	return -EAGAIN;
 }
 
-/* Data up to here has changed; UINT64_MAX: it may be shorter now. */
+/* Data up to end has changed; UINT64_MAX: the file may be shorter now. */
 static int tell_end(const struct lp_fuse_channel *channel, struct lp_ino ino, uint64_t end)
 {
 	int fd = lpi_fuse_reach(channel, ino);
-	/* Where the inode cannot be reached the next one who looks at the size asks. */
+	/* If the inode cannot be reached, the kernel asks for the size when a program next needs
+	 * it. */
 	if (fd < 0)
 		return 0;
 	int err = say_end(fd, end);
@@ -94,7 +96,7 @@ static int say_inode(const struct lp_fuse_channel *channel, int fd, const struct
 		return say(fd, FUSE_NOTIFY_INVAL_INODE, &out, sizeof(out), nothing);
 	out.off = (int64_t)item->offset;
 	out.len = (int64_t)item->length;
-	/* The mount's own write may be on its way to the page that is dropped. */
+	/* A write by the mount may be on its way to a page that is dropped. */
 	lpi_fuse_pages_begin_drop(channel, item->ino);
 	int err = say(fd, FUSE_NOTIFY_INVAL_INODE, &out, sizeof(out), nothing);
 	lpi_fuse_pages_end_drop(channel, item->ino, true);
@@ -109,9 +111,9 @@ int lpi_fuse_told_result(bool is_name, int err)
 	switch (err) {
 	case -ENOENT:
 		return is_name ? 0 : -EAGAIN;
-	case -ENOTDIR: /* such a thing has no names */
+	case -ENOTDIR: /* the inode cannot have names */
 	case -ENOTCONN:
-	case -ENODEV: /* there is no mount any more */
+	case -ENODEV: /* the mount has ended */
 		return 0;
 	case -ENOMEM:
 	case -EINTR:
@@ -133,7 +135,7 @@ static void run_tell(struct lp_work *work)
 		bool is_name = item->name_len > 0;
 		int err =
 			is_name ? say_name(fd, notice, item) : say_inode(notice->teller, fd, item);
-		/* It knows its root as long as there is a mount. */
+		/* The kernel knows its root as long as there is a mount. */
 		err = lpi_fuse_told_result(is_name || item->ino.nr == LP_INO_ROOT.nr, err);
 		item->is_unknown = err == -EAGAIN;
 		if (err < 0 && err != -EAGAIN)
@@ -141,7 +143,8 @@ static void run_tell(struct lp_work *work)
 	}
 }
 
-/* From now on it believes nothing; what it believes already it cannot be told. */
+/* From now on the kernel may not cache anything. Data that it has cached already cannot be dropped
+ * any more. */
 static void stop_believing(const struct lp_fuse_channel *channel, int err)
 {
 	for (uint32_t i = 0; i < channel->peer_cnt; i++)
@@ -166,7 +169,7 @@ static void told(struct lp_work *work)
 static void tell(void *arg, struct lp_ns_notice *notice)
 {
 	struct lp_fuse_channel *channel = arg;
-	/* Nobody is there who could believe anything. */
+	/* The connection has ended, so no kernel has anything cached. */
 	if (atomic_load_explicit(&channel->is_over, memory_order_relaxed)) {
 		notice->item_cnt = 0;
 		lp_ns_told(notice);
@@ -174,7 +177,7 @@ static void tell(void *arg, struct lp_ns_notice *notice)
 	}
 	channel->notice_cnt++;
 	notice->teller = channel;
-	/* The channel keeps it while it is telling something. */
+	/* The channel keeps the descriptor while notices are under way. */
 	notice->fd = channel->fd;
 	notice->work.run = run_tell;
 	notice->work.done = told;
@@ -184,7 +187,8 @@ static void tell(void *arg, struct lp_ns_notice *notice)
 static void late(void *arg)
 {
 	(void)arg;
-	/* Where an append of the mount's own went, too, which is answered first in any case. */
+	/* The change may also be the new end after an append by the mount itself, which is always
+	 * answered first. */
 	LP_LOG_WARN("the mount: the kernel takes long to be told of a change; if that came through "
 		    "a socket it was answered before");
 }
@@ -224,7 +228,7 @@ void lpi_fuse_unwatch(struct lp_fuse_channel *channel)
 	channel->is_watching = false;
 }
 
-/* --- What there is too much of ---------------------------------------------------------------- */
+/* --- Too many inodes -------------------------------------------------------------------------- */
 
 /* On the thread that may block. */
 static void run_prune(struct lp_work *work)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what others than the mount have changed the kernel is told, in its own words, before they
- * are answered (rule M2); by nobody who serves (rule M3: here, without threads, between two turns);
- * and what it believes follows from that.
+/* Goal: the kernel is told of changes by others than the mount, in its own protocol, before those
+ * changes are answered (rule M2). No thread that serves requests does that (rule M3: here, without
+ * threads, between two turns). What the kernel may cache follows from that.
  * Method: a machine with two channels, and operations of its namespaces beside them. */
 #include <errno.h>
 #include <signal.h>
@@ -65,7 +65,7 @@ static struct native chmod_of(uint64_t node)
 	return native;
 }
 
-/* --- What the kernel hears -------------------------------------------------------------------- */
+/* --- Messages to the kernel ------------------------------------------------------------------- */
 
 static void expect_code(struct lpi_kernel *kernel, int code)
 {
@@ -132,7 +132,7 @@ static void write_native(struct lpi_machine *machine, uint64_t node, uint64_t of
 	lp_buf_put(buf);
 }
 
-/* All of it before the answer. */
+/* All notices come before the answer. */
 static void test_said(void **state)
 {
 	struct lpi_machine *machine =
@@ -141,7 +141,7 @@ static void test_said(void **state)
 	(void)state;
 	uint64_t dir = lpi_kernel_mkdir(kernel, 1, "dir");
 	struct lpi_opened file = lpi_kernel_create(kernel, FUSE_CREATE, dir, "file");
-	/* What the mount does itself it is not told. */
+	/* The mount's own changes are not told. */
 	lp_test_ok(lpi_kernel_write(kernel, file.node, 0, "some bytes", 10));
 	lp_test_ok(lpi_kernel_rename(kernel, dir, "file", dir, "renamed"));
 	expect_silence(kernel);
@@ -159,8 +159,8 @@ static void test_said(void **state)
 	end(machine);
 }
 
-/* What it may believe it is told of; and what it may not, it is not: where it believes nothing it
- * reads and writes without its cache, and is told only of data, which it may have mapped. */
+/* The kernel is told of changes to everything that it may cache, and of nothing else. Where it may
+ * cache nothing, it bypasses its cache, and is told only of data, which it may have mapped. */
 static void test_believed(void **state)
 {
 	(void)state;
@@ -204,7 +204,8 @@ static void test_believed(void **state)
 	}
 }
 
-/* What the kernel takes for the newest, whatever it was told meanwhile, it may not believe. */
+/* Attributes that the kernel takes for the newest, whatever it was told meanwhile, may not be
+ * cached. */
 static void test_taken_unseen(void **state)
 {
 	struct lpi_machine *machine =
@@ -238,7 +239,7 @@ static void test_taken_unseen(void **state)
 	end(machine);
 }
 
-/* --- What it says ----------------------------------------------------------------------------- */
+/* --- Answers of the kernel -------------------------------------------------------------------- */
 
 static void test_results(void **state)
 {
@@ -247,7 +248,7 @@ static void test_results(void **state)
 	assert_int_equal(lpi_fuse_told_result(true, -ENOENT), 0);
 	assert_int_equal(lpi_fuse_told_result(true, -ENOTDIR), 0);
 	assert_int_equal(lpi_fuse_told_result(false, 0), 0);
-	/* It may get to know the inode. */
+	/* The kernel may get to know the inode. */
 	assert_int_equal(lpi_fuse_told_result(false, -ENOENT), -EAGAIN);
 	assert_int_equal(lpi_fuse_told_result(true, -ENOMEM), -EAGAIN);
 	assert_int_equal(lpi_fuse_told_result(false, -EBADF), -EAGAIN);
@@ -255,7 +256,7 @@ static void test_results(void **state)
 	assert_int_equal(lpi_fuse_told_result(false, -ENOSYS), -ENOSYS);
 }
 
-/* What is known by now is looked up without being believed. */
+/* Looks up known names; the answers may not be cached. */
 static void expect_no_belief(struct lpi_kernel *kernel, const char *name, uint64_t node)
 {
 	struct fuse_entry_out out;
@@ -268,7 +269,7 @@ static void expect_no_belief(struct lpi_kernel *kernel, const char *name, uint64
 	assert_int_equal(out.entry_valid_nsec + out.attr_valid_nsec, 0);
 }
 
-/* A kernel that cannot be told is asked to believe nothing any more, on any channel. */
+/* After the kernel could not be told of a change, it may cache nothing any more, on any channel. */
 static void test_mute(void **state)
 {
 	struct lpi_machine *machine =
@@ -283,7 +284,7 @@ static void test_mute(void **state)
 	end(machine);
 }
 
-/* So is one of which nobody has the memory to tell it. */
+/* The same if memory lacks to tell it. */
 static void test_untold(void **state)
 {
 	static void *taken[LPI_NOTICES_LIMIT_MAX + 1];
@@ -311,7 +312,8 @@ static void test_untold(void **state)
 	end(machine);
 }
 
-/* Somebody else has unmounted: nobody is told any more, and who changes something does not wait. */
+/* Another process has unmounted: the kernel is not told any more, and changes do not wait for it.
+ */
 static void test_gone(void **state)
 {
 	struct lpi_machine *machine =
@@ -330,8 +332,8 @@ static void test_gone(void **state)
 	end(machine);
 }
 
-/* The mount ends while somebody waits for what it is told: he is answered, and nobody after him has
- * to wait. */
+/* The mount ends while a change waits for its notice. The change is answered, and later ones do not
+ * wait. */
 static void test_stopped(void **state)
 {
 	struct lpi_machine *machine =

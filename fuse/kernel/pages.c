@@ -3,14 +3,14 @@
  * share the place; whether these were ever of more than one inode, since there were none; and a
  * hash of that inode. While it is 0 a read looks at it, and does nothing else here.
  *
- * What a handle of O_DIRECT cannot have made wrong need not be noted: pages that were filled before
- * it was open. A direct write drops those of its range when it begins.
+ * Pages that were filled before a handle of O_DIRECT was open cannot be wrong because of it, so
+ * they need not be noted. A direct write drops those of its range when it begins.
  *
- * A fill counts in `fills` before the store is asked, and a direct write compares when the store
- * has done it. So what was read before the write was done is seen.
+ * A fill counts in `fills` before the store is asked. A direct write compares the count when the
+ * store has done it. So it sees each read that began before it was done.
  *
- * Pages that are dropped are noted while the kernel is at it (drop_cnt) and from then on (dropped).
- * One inode is noted by its number. If that puts another one out, all inodes of the place count as
+ * Drops of pages are noted while the kernel works on them (drop_cnt) and afterwards (dropped). One
+ * inode is noted by its number. If that puts another one out, all inodes of the place count as
  * noted for a minute: the kernel does not take that long to hand over a write that it has begun. */
 #include "fuse/kernel/pages.h"
 
@@ -22,7 +22,8 @@
 #include "fuse/channel_state.h"
 
 #define PUT_OUT_NS (60 * LP_NS_PER_S)
-/* From the answer to an open until the kernel has dropped the pages: a system call's way. */
+/* From the answer to an open until the kernel has dropped the pages: the rest of one system call.
+ */
 #define OPENED_NS LP_NS_PER_S
 
 #define COUNT_SHIFT 48u
@@ -35,7 +36,7 @@ static_assert(sizeof(struct lpi_fuse_page_slot) == 48, "no more than need be");
 
 int lpi_fuse_pages_init(struct lpi_fuse_pages *pages)
 {
-	/* Of zeros, and so without memory until a place is used. */
+	/* Zeros take no memory until a place is used. */
 	pages->slots = calloc(LPI_FUSE_PAGE_SLOTS, sizeof(*pages->slots));
 	return pages->slots == NULL ? -ENOMEM : 0;
 }
@@ -68,13 +69,13 @@ static uint64_t one_more(uint64_t directs, uint64_t hash)
 {
 	if (directs == 0)
 		return ONE | hash;
-	/* With so many of them nobody will count them down to none again: no harm. */
+	/* So many will never be counted down to none again: no harm. */
 	if (directs >= DIRECTS_MAX)
 		return directs;
 	return (directs + ONE) | ((directs & HASH_MASK) == hash ? 0 : SEVERAL);
 }
 
-/* The kernel says which handle it gives back: that is not ours to assert. */
+/* The kernel names the handle that it gives back, so the count must not be asserted. */
 static uint64_t one_less(uint64_t directs)
 {
 	if (directs >= DIRECTS_MAX)
@@ -120,7 +121,8 @@ void lpi_fuse_pages_fill(const struct lp_fuse_channel *channel, struct lp_ino in
 	atomic_fetch_add(&slot->fills, 1);
 }
 
-/* All of the place's pages are those of one inode, which nobody uses through the cache. */
+/* Whether all pages of the place are those of one inode, and no handle uses it through the cache.
+ */
 static bool is_idle(const struct lp_fuse_channel *channel, struct lpi_fuse_page_slot *slot)
 {
 	uint64_t filled_ns = atomic_load_explicit(&slot->filled_ns, memory_order_relaxed);
@@ -135,7 +137,7 @@ enum lpi_fuse_pages_wrong lpi_fuse_pages_behind(const struct lp_fuse_channel *ch
 						uint32_t *ret_fills)
 {
 	struct lpi_fuse_page_slot *slot = slot_of(channel, ino);
-	/* O_DIRECT came by fcntl: nobody has looked who fills pages. */
+	/* O_DIRECT was set by fcntl, so fills were not counted. */
 	if ((handle & LPI_FUSE_HANDLE_UNCACHED) == 0)
 		return LPI_FUSE_PAGES_RANGE;
 	*ret_fills = atomic_load(&slot->fills);
@@ -148,14 +150,15 @@ void lpi_fuse_pages_all_dropped(const struct lp_fuse_channel *channel, struct lp
 				uint32_t fills)
 {
 	struct lpi_fuse_page_slot *slot = slot_of(channel, ino);
-	/* Another inode may have come to the place, and have been filled before that. */
+	/* Another inode may have come to the place, and have been filled before. */
 	if ((atomic_load(&slot->directs) & ~DIRECTS_MAX) == (hash_of(ino) & HASH_MASK))
 		atomic_store(&slot->dropped_upto, fills);
 }
 
 /* --- Behind writes through the cache ---------------------------------------------------------- */
 
-/* There is room for one; if it is another one, all of the place count for a while. */
+/* Notes the inode. There is room for one; if it replaces another, all inodes of the place count
+ * until until_ns. */
 static void note(struct lpi_fuse_page_slot *slot, struct lp_ino ino, uint64_t until_ns)
 {
 	uint64_t dropped = 0;
@@ -190,7 +193,7 @@ void lpi_fuse_pages_expect_drop(const struct lp_fuse_channel *channel, struct lp
 bool lpi_fuse_pages_take_dropped(const struct lp_fuse_channel *channel, struct lp_ino ino)
 {
 	struct lpi_fuse_page_slot *slot = slot_of(channel, ino);
-	/* In this order: whoever drops notes it before he has ended. */
+	/* In this order, because a drop is noted before it ends. */
 	bool is_at_it = atomic_load(&slot->drop_cnt) > 0;
 	uint64_t dropped = atomic_load(&slot->dropped);
 	if (dropped == ino.nr && atomic_compare_exchange_strong(&slot->dropped, &dropped, 0))

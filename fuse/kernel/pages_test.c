@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what may be wrong in the kernel's cache is noted, also where several inodes share a place
- * of the table and where several notes meet; and nothing is noted where nobody has O_DIRECT.
+/* Goal: pages that may be wrong in the kernel's cache are noted, also where several inodes share a
+ * place of the table and where several notes meet. Without handles of O_DIRECT nothing is noted.
  * Method: the table of a machine, in simulated time; the inodes are numbers. */
 #include "fuse/kernel/pages.h"
 
@@ -47,7 +47,7 @@ static enum lpi_fuse_pages_wrong behind(struct bench *bench, struct lp_ino ino, 
 	return lpi_fuse_pages_behind(bench->channel, ino, LPI_FUSE_HANDLE_UNCACHED, ret);
 }
 
-/* Only what is filled while somebody has it open with O_DIRECT. */
+/* Only fills while a handle of O_DIRECT is open count. */
 static void test_fills(void **state)
 {
 	struct bench bench = bench_new(1);
@@ -64,7 +64,7 @@ static void test_fills(void **state)
 	assert_int_equal(lpi_fuse_pages_behind(channel, bench.first, 0, &fills),
 			 LPI_FUSE_PAGES_RANGE);
 	idle(&bench);
-	/* Somebody has it open who may want them. */
+	/* Another handle may need the pages. */
 	assert_int_equal(behind(&bench, bench.first, &fills), LPI_FUSE_PAGES_RANGE);
 	lpi_fuse_pages_close(channel, bench.first, 0);
 	assert_int_equal(behind(&bench, bench.first, &fills), LPI_FUSE_PAGES_ALL);
@@ -79,12 +79,12 @@ static void test_fills(void **state)
 	lpi_fuse_pages_close(channel, bench.first, handle);
 	lpi_fuse_pages_fill(channel, bench.first);
 	assert_int_equal(behind(&bench, bench.first, &fills), LPI_FUSE_PAGES_NONE);
-	/* A handle that nobody has: the kernel's matter. */
+	/* A handle that was not opened, which only the kernel could send. */
 	lpi_fuse_pages_close(channel, bench.first, handle);
 	bench_free(&bench);
 }
 
-/* Of two inodes in a place nobody knows whose pages they are, until both are closed. */
+/* If two inodes share a place, the pages' owner is not known until both are closed. */
 static void test_shared_place(void **state)
 {
 	struct bench bench = bench_new(2);
@@ -115,7 +115,7 @@ static void test_shared_place(void **state)
 	bench_free(&bench);
 }
 
-/* While the kernel is at it, and from then on until a write has been told. */
+/* While the kernel works on a drop, and from then on until a write has been told. */
 static void test_dropped(void **state)
 {
 	struct bench bench = bench_new(3);
@@ -134,7 +134,7 @@ static void test_dropped(void **state)
 	bench_free(&bench);
 }
 
-/* A note that puts another one out stands for both. */
+/* A note that replaces another one stands for both. */
 static void test_put_out(void **state)
 {
 	struct bench bench = bench_new(4);

@@ -10,10 +10,10 @@
 
 #include "fuse/channel_state.h"
 
-/* Of the kernel's FUSE: the number in two halves, and the generation. */
+/* Handle type of the kernel's FUSE: the number in two halves, and the generation. */
 #define HANDLE_TYPE 0x81
 
-/* Whether this is the mount, and not what is mounted over it. No file system is asked. */
+/* Whether this is the mount, and not one that is mounted over it. Asks no file system. */
 static bool is_ours(const struct lp_fuse_channel *channel, int dir)
 {
 	struct statx st;
@@ -21,16 +21,16 @@ static bool is_ours(const struct lp_fuse_channel *channel, int dir)
 	       makedev(st.stx_dev_major, st.stx_dev_minor) == channel->options.mount_dev;
 }
 
-/* The mount's root; -1: something else is there, or nothing. */
+/* The mount's root; -1: there is another mount, or none. */
 static int open_root(const struct lp_fuse_channel *channel)
 {
 	if (channel->options.mount_dir == NULL)
 		return -1;
-	/* What somebody has mounted over it is not opened: it may never answer. */
+	/* A mount over ours is not opened, because it may never answer. */
 	int place = open(channel->options.mount_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (place < 0)
 		return -1;
-	/* open_by_handle_at takes no descriptor of O_PATH, so the mount is asked. */
+	/* open_by_handle_at takes no descriptor of O_PATH, so the mount has to open its root. */
 	int dir = is_ours(channel, place) ? openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 					  : -1;
 	(void)close(place); /* nothing was written */

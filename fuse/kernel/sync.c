@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A handle is (bits | number of the open << 8 | failed shards that somebody had been told of by
- * then); an entry of the table is the same of who was told last, at number % TOLD_SLOTS. Shards
- * fail for good and one after the other, so that a count says which. Numbers are a multiple of the
- * count of channels and the channel's place among them, so that no two are equal. */
+/* A handle is (bits | number of the open << 8 | failed shards that had been reported by then).
+ * Entry number % TOLD_SLOTS of the table is the same for the handle that got the last report.
+ * Shards fail for good and one after the other, so a count says which. Numbers are a multiple of
+ * the count of channels and the channel's place among them, so that no two are equal. */
 #include "fuse/kernel/sync.h"
 
 #include <errno.h>
@@ -22,9 +22,9 @@ static_assert((LPI_FUSE_HANDLE_DSYNC ^ LPI_FUSE_HANDLE_DIRECT ^ LPI_FUSE_HANDLE_
 	      "a bit of a handle means one thing");
 
 struct lpi_fuse_told {
-	_Atomic uint64_t failed_cnt; /* the most that anybody was told of */
+	_Atomic uint64_t failed_cnt; /* the most that any handle has been told of */
 	_Atomic uint64_t handles[TOLD_SLOTS];
-	_Atomic uint64_t failed[TOLD_SLOTS]; /* handles by which a write is taken back */
+	_Atomic uint64_t failed[TOLD_SLOTS]; /* handles whose failed write may be reverted */
 };
 
 /* --- Rounds ----------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ int lpi_fuse_syncs_init(struct lp_fuse_channel *channel)
 		syncs->rounds[i].channel = channel;
 		lpi_fuse_list_init(&syncs->rounds[i].requests);
 	}
-	/* Of zeros, and so without memory until somebody is told. */
+	/* Zeros take no memory until a failure is reported. */
 	syncs->told = calloc(1, sizeof(*syncs->told));
 	return syncs->told == NULL ? -ENOMEM : 0;
 }
@@ -88,7 +88,7 @@ void lpi_fuse_syncs_fini(struct lp_fuse_channel *channel)
 	free(channel->syncs.told);
 }
 
-/* --- Who is told ------------------------------------------------------------------------------ */
+/* --- Reports of failures ---------------------------------------------------------------------- */
 
 static struct lpi_fuse_told *told_of(const struct lp_fuse_channel *channel)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fsync of the mount: what it waits for, and what it says after a device has failed.
+/* fsync of the mount: which syncs it waits for, and its result after a device has failed.
  *
  * Threads: the channel's; the table is for all.
  * Blocking: none.
@@ -7,9 +7,9 @@
  * Limits: LPI_FUSE_SYNC_ROUNDS under way on a channel. The table of handles has a fixed size;
  *   handles that are very many opens apart may put each other out.
  *
- *   - A sync of the namespace makes durable all that was ordered before it (rule M1). A channel has
- *     as many under way as a log has frames in flight. Later fsyncs share the next one. So an fsync
- *     waits for the end of one round and its own at most, whatever others write.
+ *   - A sync of the namespace makes all changes durable that were ordered before it (rule M1). A
+ * channel has as many under way as a log has frames in flight. Later fsyncs share the next one. So
+ * an fsync waits for the end of one round and its own at most, whatever others write.
  *   - When a device has failed, ordered data may be lost. Each open file says so once, at its next
  *     fsync, as Linux has it (rule L7). So does a file that was opened after the failure, as long
  *     as no file had been told. A handle is the number of an open and what had been told by then. A
@@ -31,42 +31,43 @@ struct lpi_fuse_told;
 struct lpi_fuse_round {
 	struct lp_ns_op op;
 	struct lp_fuse_channel *channel;
-	struct lpi_fuse_list requests; /* that share it; none: it is not under way */
+	struct lpi_fuse_list requests; /* that share it; empty: it is not under way */
 };
 
 struct lpi_fuse_syncs {
 	struct lpi_fuse_round rounds[LPI_FUSE_SYNC_ROUNDS];
 	struct lpi_fuse_list waiting; /* for the next one */
 	uint64_t handle_cnt;
-	struct lpi_fuse_told *told; /* that of the mount's first channel counts */
+	struct lpi_fuse_told *told; /* the table of the mount's first channel counts */
 };
 
 int lpi_fuse_syncs_init(struct lp_fuse_channel *channel) LP_MUST_CHECK;
-/* Also after an init that failed, of a channel that was cleared. */
+/* Also after an init that failed, on a channel that was cleared. */
 void lpi_fuse_syncs_fini(struct lp_fuse_channel *channel);
 
-/* All that was ordered before is durable then, but for what op.result says; op.sync.failed_cnt is
- * as that of the namespace's operation. */
+/* Calls next() when all changes that were ordered before are durable, or op.result says why they
+ * are not. op.sync.failed_cnt is the one of the namespace's operation. */
 void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 
-/* Of one whose writes the kernel hands on as they are (FOPEN_DIRECT_IO). */
+/* Bit of a handle whose writes the kernel passes on as they are (FOPEN_DIRECT_IO). */
 #define LPI_FUSE_HANDLE_DIRECT (UINT64_C(1) << 63)
-/* Of one whose changes are durable when they are answered (O_DSYNC, O_SYNC); no fcntl changes that.
- */
+/* Bit of a handle whose changes are durable when they are answered (O_DSYNC, O_SYNC). No fcntl
+ * changes that. */
 #define LPI_FUSE_HANDLE_DSYNC (UINT64_C(1) << 61)
-/* For a file that is opened, with these flags: never one that was there before. It counts as one by
- * which it may be mapped, by which it is written with its pages or without, and as one that is run
- * if lpi_fuse_run() was called for it. */
+/* A handle for a file that is opened with these flags. It never equals an earlier one. It counts as
+ * a handle by which the file may be mapped, and by which it is written with its pages or without.
+ * If lpi_fuse_run() was called for it, it also counts as run. */
 uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_ino ino,
 			     uint32_t flags);
-/* It was not opened, or is no more. */
+/* The file was not opened, or has been closed. */
 void lpi_fuse_handle_drop(const struct lp_fuse_channel *channel, struct lp_ino ino,
 			  uint64_t handle);
-/* The kernel may take back what was written by this handle. */
+/* The kernel may revert data that was written by this handle. */
 void lpi_fuse_note_failed(const struct lpi_fuse_request *request, uint64_t handle);
-/* Whether it may do so now, where a size is set by the handle; it is forgotten. */
+/* Whether a change of size by the handle may be such a revert. Takes the note away. */
 bool lpi_fuse_take_failed(const struct lpi_fuse_request *request, uint64_t handle);
-/* What a sync says to who has this handle: its result, but of a failed device only once. */
+/* The answer of an fsync by this handle: the sync's result, but a failed device is reported only
+ * once. */
 int lpi_fuse_sync_verdict(const struct lpi_fuse_request *request, uint64_t handle);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: an fsync waits for what was ordered before it and for little else; many share a commit; it
- * asks no shard that has nothing to do; and what was lost with a device is said once to each open
+/* Goal: an fsync waits for changes ordered before it and for little else; many share a commit; it
+ * asks no shard that has no work for it; and data lost with a device is reported once to each open
  * file (rules M1, L7).
- * Method: a machine with two channels on a simulated device, of which writes fail when told to, or
+ * Method: a machine with two channels on a simulated device, whose writes fail when told to, or
  * whose power is cut. */
 #include <errno.h>
 #include <linux/falloc.h>
@@ -40,14 +40,14 @@ static struct lpi_opened make_file(struct lpi_machine *machine, const char *dir_
 	return lpi_kernel_create(&machine->kernels[0], FUSE_CREATE, dir, "file");
 }
 
-/* --- Who is told ------------------------------------------------------------------------------ */
+/* --- Reports of failures ---------------------------------------------------------------------- */
 
 static void break_log(struct lpi_machine *machine, uint64_t node)
 {
 	lpi_ns_sim_break_log(machine->sim, lp_ino_shard((struct lp_ino){node}));
 }
 
-/* A write is taken, and lost. */
+/* A write is accepted, and then lost. */
 static void lose_write(struct lpi_machine *machine, struct lpi_opened file)
 {
 	break_log(machine, file.node);
@@ -56,7 +56,8 @@ static void lose_write(struct lpi_machine *machine, struct lpi_opened file)
 	assert_int_equal(write_to(machine, file), -EROFS);
 }
 
-/* Rule L7: once to each that was open, wherever it asks; also to who opens while nobody knows. */
+/* Rule L7: reported once to each handle that was open, on any channel; also to a file opened before
+ * the first report. */
 static void test_told_once(void **state)
 {
 	struct lpi_machine *machine = machine_new(1);
@@ -80,10 +81,10 @@ static void test_told_once(void **state)
 	}
 	lp_test_ok(fsync_by(machine, 0, file));
 	assert_int_equal(lpi_kernel_fsync(&machine->kernels[0], FUSE_FSYNCDIR, 1, root), -EIO);
-	/* Of a directory each time. */
+	/* For a directory, each time. */
 	assert_int_equal(lpi_kernel_fsync(&machine->kernels[0], FUSE_FSYNCDIR, 1, root), -EIO);
 	lp_test_ok(fsync_by(machine, 0, late));
-	/* What is elsewhere goes on; and when that fails as well all are told of it. */
+	/* The other shard goes on. When it fails as well, all handles are told of it. */
 	lp_test_ok(write_to(machine, other));
 	lp_test_ok(fsync_by(machine, 0, other));
 	lose_write(machine, other);
@@ -112,7 +113,7 @@ static void test_told_while_waiting(void **state)
 	lpi_machine_free(machine);
 }
 
-/* Each write that was to be durable says so itself, also beside another one by the same handle. */
+/* Each durable write reports its own failure, also beside another one by the same handle. */
 static void test_writes_told(void **state)
 {
 	struct lpi_machine *machine = machine_new(7);
@@ -140,7 +141,7 @@ static void test_writes_told(void **state)
 	lpi_machine_free(machine);
 }
 
-/* --- What is taken back ----------------------------------------------------------------------- */
+/* --- Reverts of writes ------------------------------------------------------------------------ */
 
 static uint64_t size_of(struct lpi_machine *machine, struct lpi_opened file)
 {
@@ -163,7 +164,7 @@ static void is_cut(struct lpi_machine *machine, struct lpi_opened file, uint64_t
 	assert_int_equal(size_of(machine, file), size);
 }
 
-/* Nothing is set, and it is said, for a program that wants it. */
+/* The size does not change, and the answer says so, for a program that wants it. */
 static void is_not_cut(struct lpi_machine *machine, struct lpi_opened file, uint64_t size)
 {
 	uint64_t before = size_of(machine, file);
@@ -171,19 +172,19 @@ static void is_not_cut(struct lpi_machine *machine, struct lpi_opened file, uint
 	assert_int_equal(size_of(machine, file), before);
 }
 
-/* What is too large fails as what finds no space does. */
+/* A write that is too large fails as one without space does. */
 static void fail_write(struct lpi_machine *machine, struct lpi_opened file, uint32_t flags)
 {
 	assert_true(lpi_kernel_write_as(&machine->kernels[0], file, flags, LP_STORE_FILE_MAX,
 					"some bytes", 10) < 0);
 }
 
-/* The kernel takes a direct write that failed beyond the end back by setting the size that it
- * remembers: 10, where others have made it 15 without its notice. What they wrote stays (mount F8).
- * Any other size that is set is what a program asked for. */
+/* The kernel reverts a direct write that failed beyond the end by setting the size that it
+ * remembers: 10, while others have made it 15 without its notice. Their data stays (mount F8). Any
+ * other new size is a program's. */
 static void test_taken_back(void **state)
 {
-	/* Believing something: where it believes nothing it takes nothing back. */
+	/* The kernel may cache: otherwise it reverts no writes. */
 	struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(9), 0, LP_NS_PER_S);
 	(void)state;
 	struct lpi_opened file = make_file(machine, "a");
@@ -192,13 +193,13 @@ static void test_taken_back(void **state)
 	fail_write(machine, file, O_DIRECT);
 	is_not_cut(machine, file, 10);
 	is_cut(machine, file, 14);
-	/* Another handle's is not meant, nor that of a write that did not fail. */
+	/* Another handle's size is not a revert, nor is one after a write that did not fail. */
 	fail_write(machine, file, O_DIRECT);
 	is_cut(machine, again, 13);
 	is_not_cut(machine, file, 10);
 	lp_test_ok(lpi_kernel_write_as(&machine->kernels[0], file, O_DIRECT, 0, "0123456789", 10));
 	is_cut(machine, file, 10);
-	/* A failure of the usual kind is not taken back. */
+	/* The kernel does not revert a failed write without O_DIRECT. */
 	fail_write(machine, file, 0);
 	is_cut(machine, file, 5);
 	lp_test_ok(lpi_machine_stop(machine));
@@ -219,7 +220,7 @@ static void resize(struct lpi_machine *machine, struct lpi_opened file, uint64_t
 	assert_int_equal(size_of(machine, file), size);
 }
 
-/* The device fails it: of data that is large enough to go there at once. */
+/* A write that the device fails: its data is large enough to go there at once. */
 static void fail_write_at(struct lpi_machine *machine, struct lpi_opened file, uint64_t offset)
 {
 	static uint8_t bytes[UINT32_C(128) << 10];
@@ -236,9 +237,9 @@ static void fail_write_at(struct lpi_machine *machine, struct lpi_opened file, u
 	lp_sim_rules_clear(lpi_machine_device(machine));
 }
 
-/* Where others have made the file longer, a write that failed within it is beyond the end that the
- * kernel remembers all the same, and is taken back; where they have made it shorter, one beyond its
- * end is not, and a size that is set is what a program wants, who is told to ask once more. */
+/* If others have made the file longer, a write that failed within it is still beyond the end that
+ * the kernel remembers, and is reverted. If they have made it shorter, one beyond its end is not. A
+ * new size is then a program's, which is told to ask once more. */
 static void test_taken_back_elsewhere(void **state)
 {
 	struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(17), 0, LP_NS_PER_S);
@@ -257,7 +258,7 @@ static void test_taken_back_elsewhere(void **state)
 	lpi_machine_free(machine);
 }
 
-/* --- What is appended ------------------------------------------------------------------------- */
+/* --- Appends ---------------------------------------------------------------------------------- */
 
 /* Two requests of one append, the later first, to a file of 10 bytes. */
 static void append_back_to_front(struct lpi_machine *machine, struct lpi_opened file,
@@ -274,8 +275,8 @@ static void append_back_to_front(struct lpi_machine *machine, struct lpi_opened 
 	assert_memory_equal(bytes, wanted, len);
 }
 
-/* What goes to the end that the store knows comes in order (mount F6): not what is direct, nor of
- * FOPEN_DIRECT_IO once the kernel cannot be told any more. */
+/* Appends to the end that the store knows come in order (mount F6). Direct ones do not, nor those
+ * by FOPEN_DIRECT_IO after the kernel could no longer be told of changes. */
 static void test_append(void **state)
 {
 	struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(10), 0, LP_NS_PER_S);
@@ -292,7 +293,7 @@ static void test_append(void **state)
 	append_back_to_front(machine, file, 0, "0123456789defabc");
 	lp_test_ok(lpi_machine_stop(machine));
 	lpi_machine_free(machine);
-	/* From the start on: the kernel waits for each. */
+	/* With FOPEN_DIRECT_IO from the start on, the kernel waits for each. */
 	machine = machine_new(11);
 	file = make_file(machine, "a");
 	assert_int_not_equal(file.fh & LPI_FUSE_HANDLE_DIRECT, 0);
@@ -301,7 +302,7 @@ static void test_append(void **state)
 	lpi_machine_free(machine);
 }
 
-/* --- What it costs ---------------------------------------------------------------------------- */
+/* --- Costs ------------------------------------------------------------------------------------ */
 
 static uint64_t log_writes(struct lpi_machine *machine)
 {
@@ -325,8 +326,7 @@ static uint64_t remote_calls(struct lpi_machine *machine)
 	return cnt;
 }
 
-/* One program: one write of the log for each change, and a shard that has nothing to make durable
- * is not asked. */
+/* One program: one write of the log for each change. A shard without changes is not asked. */
 static void test_alone(void **state)
 {
 	struct lpi_machine *machine = machine_new(3);
@@ -346,8 +346,8 @@ static void test_alone(void **state)
 	lpi_machine_free(machine);
 }
 
-/* A write that is durable when it is answered: one write of the log, and the sync behind it has
- * nothing to do. */
+/* A write that is durable when it is answered: one write of the log, and the sync after it has no
+ * work. */
 static void test_durable_write(void **state)
 {
 	static const uint32_t flags[] = {O_DSYNC, O_SYNC, O_DIRECT | O_DSYNC};
@@ -416,7 +416,7 @@ static void crowd_free(struct crowd *crowd)
 	free(crowd);
 }
 
-/* The next answer: to whom. */
+/* The next answer: the index of its program. */
 static uint32_t crowd_take(struct crowd *crowd)
 {
 	struct lpi_kernel *kernel = &crowd->machine->kernels[0];
@@ -456,8 +456,8 @@ static void test_shared(void **state)
 	crowd_free(crowd);
 }
 
-/* Somebody who waits for an fsync waits for two rounds at most, while all others write without end:
- * a round waits for what a log has in flight, and the frame that collects. */
+/* A program that waits for an fsync waits for two rounds at most, while all others write without
+ * end. A round waits for the frames that the log has in flight, and for the frame that collects. */
 static void test_not_starved(void **state)
 {
 	struct crowd *crowd = crowd_new(5);
@@ -487,10 +487,10 @@ static void test_not_starved(void **state)
 	crowd_free(crowd);
 }
 
-/* --- What was under way ----------------------------------------------------------------------- */
+/* --- Writes under way ------------------------------------------------------------------------- */
 
-/* A sync that ran beside a write does not stand for one after it: so many turns after the write was
- * sent another file is synced, then this one, and the power fails. */
+/* A sync that ran beside a write does not cover one after it. Some turns after the write was sent,
+ * another file is synced, then this one, and the power fails. */
 static void sync_beside(uint32_t turns)
 {
 	struct lpi_machine *machine = machine_new(6);
@@ -530,12 +530,12 @@ static void test_beside(void **state)
 		sync_beside(turns);
 }
 
-/* --- What is durable by its descriptor -------------------------------------------------------- */
+/* --- Durable by the descriptor's flags -------------------------------------------------------- */
 
 #define COPY_BYTES (UINT64_C(64) << 10)
 #define FAR_BYTES  (UINT64_C(24) << 20) /* more than one step of fallocate is */
 
-/* A file with something in it, which is durable. */
+/* A file with durable content. */
 static struct lpi_opened make_source(struct lpi_machine *machine, const char *dir_name)
 {
 	static uint8_t bytes[COPY_BYTES];
@@ -567,7 +567,7 @@ static int allocate(struct lpi_machine *machine, struct lpi_opened file, uint32_
 	return lpi_kernel_ask(kernel);
 }
 
-/* The power fails; returns the machine that finds what is left. */
+/* The power fails. Returns the machine that boots with the data that is left. */
 static struct lpi_machine *cut_power(struct lpi_machine *machine, uint64_t seed)
 {
 	struct lp_sim *sim = lpi_machine_device(machine);
@@ -584,7 +584,7 @@ static void end_both(struct lpi_machine *machine, struct lpi_machine *found)
 	lpi_machine_free(machine);
 }
 
-/* In the directory of that name is a file, of which nothing is durable but that it is answered. */
+/* Makes a file in the directory of that name. Only its answers are durable. */
 static struct lpi_opened make_durable(struct lpi_machine *machine, const char *dir_name)
 {
 	struct lpi_kernel *kernel = &machine->kernels[0];
@@ -593,7 +593,7 @@ static struct lpi_opened make_durable(struct lpi_machine *machine, const char *d
 	return file;
 }
 
-/* What is there of it; fails if its name has gone. */
+/* The file's attributes; fails if its name has gone. */
 static struct lp_attrs left_of(struct lpi_machine *found, const char *dir_name)
 {
 	uint64_t dir = lpi_kernel_lookup(&found->kernels[0], 1, dir_name);
@@ -630,8 +630,8 @@ static void test_durable_copy(void **state)
 	}
 }
 
-/* The steps of a range, whatever the last of them is: that the file is longer, that it has space,
- * that it has none. */
+/* The steps of a range, with each kind of last step: the file is longer, it has space, it has none.
+ */
 static void test_durable_range(void **state)
 {
 	static uint8_t bytes[LPI_KERNEL_BYTES];
@@ -662,7 +662,7 @@ static void test_durable_range(void **state)
 	end_both(machine, found);
 }
 
-/* What was to be durable and is lost says so, once to each that has it open and asks. */
+/* A durable change that is lost is reported once to each handle that has the file open and asks. */
 static void test_ranges_told(void **state)
 {
 	(void)state;

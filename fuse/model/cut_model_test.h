@@ -4,10 +4,10 @@
  * Only *_test.c files and their headers include this.
  *
  * Each file and directory is an object with versions, one for each step that changed it. A file's
- * version is its content, a directory's what its names lead to. After a cut each object must be in
- * one of its versions, as a whole. It is not older than the last one that was made durable, nor
- * than any that was answered 100 ms before. It is not newer than what was asked for. A name that
- * replaced another one needs the content that its file had by then.
+ * version is its content. A directory's version is its names with their inodes. After a cut each
+ * object must be in one of its versions, as a whole. It is not older than the last one that was
+ * made durable, nor than any that was answered 100 ms before. It is not newer than the last
+ * requested change. A name that replaced another one needs the content that its file had by then.
  */
 #ifndef LP_FUSE_MODEL_CUT_MODEL_TEST_H
 #define LP_FUSE_MODEL_CUT_MODEL_TEST_H
@@ -52,7 +52,7 @@ struct lpi_cut_step {
 	uint64_t sent_event;
 	uint64_t done_event;
 	uint64_t done_ns;
-	/* Of a sync: these objects, as they were before its answer, are durable. */
+	/* For a sync: these objects, as they were before its answer, are durable. */
 	uint32_t synced[LPI_CUT_OBJECTS];
 	uint32_t synced_cnt;
 };
@@ -115,7 +115,7 @@ static inline struct lpi_cut_name *lpi_cut_find_name(struct lpi_cut_version *ver
 	return NULL;
 }
 
-/* That is there. */
+/* The name, which must be there. */
 static inline struct lpi_cut_name *lpi_cut_the_name(struct lpi_cut_version *version,
 						    const char *name)
 {
@@ -249,7 +249,7 @@ static inline void lpi_cut_write(struct lpi_cut_run *run, uint32_t file, uint32_
 	(void)lpi_cut_write_as(run, file, 0, offset, len);
 }
 
-/* As AIO and io_uring have it: nothing comes behind it, and once answered it is durable. */
+/* As with AIO and io_uring: no fsync follows, and once answered the write is durable. */
 static inline void lpi_cut_write_durable(struct lpi_cut_run *run, uint32_t file, uint32_t offset,
 					 uint32_t len)
 {
@@ -320,13 +320,13 @@ static inline void lpi_cut_rename(struct lpi_cut_run *run, uint32_t dir, const c
 	lpi_cut_end(run);
 }
 
-/* --- What may be there ------------------------------------------------------------------------ */
+/* --- Checks after a cut ----------------------------------------------------------------------- */
 
 struct lpi_cut_moment {
 	struct lpi_cut_run *run;
-	uint64_t event; /* that has not happened any more */
+	uint64_t event; /* an event that did not happen any more */
 	uint64_t now_ns;
-	struct lpi_machine *found; /* what came up */
+	struct lpi_machine *found; /* the machine that booted */
 	uint8_t *page;
 };
 
@@ -423,7 +423,7 @@ struct lpi_cut_found {
 	uint32_t newest[LPI_CUT_NAMES]; /* that each file in it may be */
 };
 
-/* The names are those of the version, and the files what it needs. */
+/* Whether the names are those of the version, and the files have the needed content. */
 static inline bool lpi_cut_is_version(struct lpi_cut_found *found, struct lpi_cut_version *version)
 {
 	if (found->version.name_cnt != version->name_cnt)
@@ -480,7 +480,7 @@ static inline void lpi_cut_check_dir(const struct lpi_cut_moment *moment, uint32
 	lpi_cut_wrong(moment, idx, "names that it never had together, or has no more");
 }
 
-/* A machine comes up with what the cut has left, and shows it. */
+/* Boots a machine with the data that the cut has left, and checks it. */
 static inline void lpi_cut_judge(struct lpi_cut_run *run, struct lp_bdev *left, uint64_t event,
 				 uint64_t now_ns, bool with_fsck)
 {

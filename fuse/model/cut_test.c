@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: whenever the power fails under the mount, what programs were promised is there (rule M1):
- * what was synced, with its entry and the directories above it; of the rest each file and each
- * directory in the order of its changes, at most 100 ms short; a name that replaced another leads
- * to the old or the new content as a whole.
+/* Goal: whenever the power fails under the mount, all promises to programs hold (rule M1). Synced
+ * data is there, with its entry and the directories above it. Of the rest, each file and each
+ * directory is in the order of its changes, at most 100 ms short. A name that replaced another
+ * leads to the old or the new content as a whole.
  * Method: the kernel's requests, as bytes, go through channel, namespace and store to a simulated
- * device. The run is then cut at every event of the device; a machine comes up with what is left,
- * is asked through its mount what is there, and checked. Fixed sequences, as programs do them, and
- * random ones. */
+ * device. The run is then cut at every event of the device. A machine boots with the data that is
+ * left, is read through its mount, and checked. Fixed sequences, as programs do them, and random
+ * ones. */
 #include "base/testing/test_long.h"
 #include "fuse/model/cut_model_test.h"
 
@@ -54,7 +54,7 @@ static void bench_free(struct bench *bench)
 	free(bench);
 }
 
-/* At each of so many events, and after a while in which nobody asked for anything. */
+/* Cuts at each of so many events, and after a time without requests. */
 static void cut_everywhere(struct bench *bench, uint64_t stride)
 {
 	struct lpi_cut_run *run = &bench->run;
@@ -92,7 +92,7 @@ static void create_write_fsync(struct bench *bench)
 	}
 }
 
-/* As an editor does it that does not sync: in one directory, then from one to another. */
+/* As an editor that does not sync: in one directory, then from one to another. */
 static void rename_over(struct bench *bench)
 {
 	for (uint32_t to = 0; to < DIRS; to++) {
@@ -102,8 +102,8 @@ static void rename_over(struct bench *bench)
 	}
 }
 
-/* The content is on a shard that has nothing to do with the names nor with what was there, and is
- * written at the same time as the name, once nothing is left of the first rename. */
+/* The content is on a shard that has none of the names and not the old file. It is written at the
+ * same time as the name, once the first rename has ended. */
 static void rename_far(struct bench *bench)
 {
 	for (uint32_t to = 1; to < DIRS; to++) {
@@ -208,7 +208,7 @@ static void cut_and_grow(struct bench *bench)
 	lpi_cut_truncate(&bench->run, file, 30001);
 }
 
-/* What was ordered long ago is there, though nobody ever synced. */
+/* Changes ordered long ago are there, although there was no sync. */
 static void pauses(struct bench *bench)
 {
 	lpi_cut_write(&bench->run, bench->old[0], 0, 100);

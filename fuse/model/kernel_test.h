@@ -4,8 +4,8 @@
  * Only *_test.c files include this.
  *
  * It is at the other end of a socketpair, asks one thing at a time and waits for the answer. Or it
- * is the kernel's side of one queue of FUSE over io_uring: what it has been given is its own from
- * lpi_kernel_given() on.
+ * is the kernel's side of one queue of FUSE over io_uring. It owns an entry from lpi_kernel_given()
+ * on.
  */
 #ifndef LP_FUSE_MODEL_KERNEL_TEST_H
 #define LP_FUSE_MODEL_KERNEL_TEST_H
@@ -31,12 +31,12 @@ struct lpi_kernel_answer {
 
 struct lpi_kernel {
 	int fd;
-	/* Something is to be read, and: let something happen. */
+	/* Called when a message is to be read, and to let time pass. */
 	void (*sent)(void *arg);
 	void (*turn)(void *arg);
 	void *arg;
 	uint64_t unique;
-	/* Of a queue: entries that wait for requests, of which the last is taken first, and
+	/* Of a queue: entries that wait for requests, of which the last is taken first; and
 	 * answers. */
 	bool has_ring;
 	uint32_t entry_cnt;
@@ -115,7 +115,7 @@ static inline void lpi_kernel_complete(struct lpi_kernel *kernel, int result)
 	entry->io.complete(&entry->io);
 }
 
-/* What was begun goes into the entry that came last, its fixed part to the place for that. */
+/* Puts the request into the entry that came last, its fixed part in the place for that. */
 static inline void lpi_kernel_put(struct lpi_kernel *kernel, uint32_t fixed_bytes)
 {
 	LP_ASSERT(kernel->entry_cnt > 0);
@@ -159,7 +159,7 @@ static inline void lpi_kernel_send(struct lpi_kernel *kernel)
 	kernel->sent(kernel->arg);
 }
 
-/* An answer is here, if there is one; and to what. */
+/* Takes the next answer, if there is one, with its header. */
 static inline bool lpi_kernel_take(struct lpi_kernel *kernel, struct fuse_out_header *ret)
 {
 	if (!kernel->has_ring) {
@@ -176,7 +176,7 @@ static inline bool lpi_kernel_take(struct lpi_kernel *kernel, struct fuse_out_he
 	return true;
 }
 
-/* Sends what was begun, and returns the answer's error. What it is told meanwhile it forgets. */
+/* Sends the request, and returns the answer's error. Ignores notices meanwhile. */
 static inline int lpi_kernel_ask(struct lpi_kernel *kernel)
 {
 	struct fuse_out_header header;
@@ -200,7 +200,7 @@ static inline uint32_t lpi_kernel_answer_len(const struct lpi_kernel *kernel)
 	return kernel->in_len - (uint32_t)sizeof(struct fuse_out_header);
 }
 
-/* --- What programs ask for -------------------------------------------------------------------- */
+/* --- Requests of programs --------------------------------------------------------------------- */
 
 struct lpi_opened {
 	uint64_t node;
@@ -313,7 +313,7 @@ static inline int lpi_kernel_fsync(struct lpi_kernel *kernel, uint32_t opcode, u
 	return lpi_kernel_ask(kernel);
 }
 
-/* Returns how much there was; into bytes, which has room for LPI_KERNEL_BYTES. */
+/* Returns the length read into bytes, which has room for LPI_KERNEL_BYTES. */
 static inline uint32_t lpi_kernel_read(struct lpi_kernel *kernel, uint32_t opcode, uint64_t node,
 				       uint64_t offset, void *bytes)
 {

@@ -28,7 +28,7 @@ struct lpi_machine {
 	struct lpi_kernel kernels[LPI_MACHINE_CHANNELS];
 	struct lpi_machine_end ends[LPI_MACHINE_CHANNELS];
 	struct lp_fuse_ring *ring; /* a queue for each channel, or fewer; NULL: there is none */
-	uint64_t believed_ns;      /* how long the kernel believes what it is told */
+	uint64_t believed_ns;      /* how long the kernel may cache answers */
 	uint32_t stopped_cnt;
 	bool is_timer_fired;
 	struct lp_timer timer;
@@ -74,7 +74,7 @@ static inline void lpi_machine_make_channel(struct lpi_machine *machine, uint32_
 	lp_test_ok(lp_fuse_channel_new(&options, &machine->channels[idx]));
 }
 
-/* The one machine with a ring: a command does not say whose it is. */
+/* The one machine with a ring; commands do not name theirs. */
 static struct lpi_machine *lpi_machine_of_ring;
 
 static inline void lpi_machine_submit(struct lpi_fuse_entry *entry, uint32_t command)
@@ -95,7 +95,7 @@ static inline void lpi_machine_make_ring(struct lpi_machine *machine, uint32_t q
 		machine->kernels[i].has_ring = true;
 }
 
-/* The end of the connection: what the kernel was given comes back. */
+/* The end of the connection: the kernel's entries come back. */
 static inline void lpi_machine_hang_up(struct lpi_machine *machine)
 {
 	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++) {
@@ -104,7 +104,7 @@ static inline void lpi_machine_hang_up(struct lpi_machine *machine)
 	}
 }
 
-/* With whatever the device holds; it is the machine's from now on. queue_cnt 0: no ring. */
+/* With the device's data; the machine owns the device from now on. queue_cnt 0: no ring. */
 static inline struct lpi_machine *lpi_machine_boot_as(struct lp_bdev *bdev, uint32_t queue_cnt,
 						      uint64_t believed_ns)
 {
@@ -139,7 +139,7 @@ static inline void lpi_machine_stopped(void *arg)
 	((struct lpi_machine *)arg)->stopped_cnt++;
 }
 
-/* The mount ends, then the rest; returns what closing the stores says. */
+/* The mount ends, then the rest. Returns the result of closing the stores. */
 static inline int lpi_machine_stop(struct lpi_machine *machine)
 {
 	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
@@ -200,7 +200,7 @@ static inline void lpi_machine_fired(struct lp_timer *timer)
 	LP_CONTAINER_OF(timer, struct lpi_machine, timer)->is_timer_fired = true;
 }
 
-/* Nobody asks for anything meanwhile. */
+/* Time without requests. */
 static inline void lpi_machine_idle(struct lpi_machine *machine, uint64_t ns)
 {
 	struct lp_reactor *reactor = machine->sim->reactor;

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Beside the directory of this program. */
+/* It is beside the directory of this program. */
 static int find_program(char *path, size_t size)
 {
 	char exe[PATH_MAX];
@@ -29,7 +29,7 @@ static int find_program(char *path, size_t size)
 	return len < 0 || (size_t)len >= size ? -ENAMETOOLONG : 0;
 }
 
-/* It has the descriptor as its standard input, and nothing else of ours. */
+/* The guard has the descriptor as its standard input, and nothing else of ours. */
 static int spawn(const char *path, int abort_fd, pid_t *ret_pid)
 {
 	posix_spawn_file_actions_t files;

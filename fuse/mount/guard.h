@@ -20,9 +20,9 @@
 
 #define LPI_FUSE_GUARD_PROGRAM "lapis_mount_guard"
 
-/* abort_fd: of fusectl. -errno: there is none then, which is bearable. */
+/* abort_fd: of fusectl. -errno: no guard was started; the mount works without. */
 int lpi_fuse_guard_start(int abort_fd, pid_t *ret_pid) LP_MUST_CHECK;
-/* The mount has ended, or is ended now. pid 0: there is none. */
+/* The mount has ended, or is being ended. pid 0: there is no guard. */
 void lpi_fuse_guard_stop(pid_t pid);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table: an option is a flag of the mount, or ours, or for those who read fstab, and then it is
- * passed over. Of several that contradict each other the last one counts, as with mount(8). */
+/* One table: an option is a flag of the mount, or ours, or for programs that read fstab. The last
+ * kind is skipped. Of contradicting options the last one counts, as with mount(8). */
 #include "fuse/mount/options.h"
 
 #include <stdio.h>
@@ -12,11 +12,11 @@
 #include "fuse/mount/umount.h"
 
 #define NONE UINT32_MAX
-/* That the kernel shall remember, if nothing is said: some 40 MB here, and a GB there. */
+/* Inodes that the kernel shall remember by default: about 40 MB here, and a GB in the kernel. */
 #define INODES 1000000u
-/* The kernel knows all there is to know: what is changed through sockets it is told (rule M2). */
+/* The kernel may cache for long, because it is told of changes through sockets (rule M2). */
 #define BELIEVED_NS (86400 * LP_NS_PER_S)
-/* The least that the kernel takes. */
+/* The kernel's minimum. */
 #define READ_MIN 4096u
 
 enum meaning {
@@ -47,13 +47,13 @@ static const struct {
 	unsigned long flag;
 } table[] = {
 	{"_netdev", IGNORED, false, 0},
-	{"allow_other", ALLOW_OTHER, false, 0}, /* the default of a daemon of root's */
+	{"allow_other", ALLOW_OTHER, false, 0}, /* the default of a daemon that runs as root */
 	{"async", ASYNC, false, 0},
 	{"atime", CLEAR, false, MS_NOATIME | MS_STRICTATIME},
 	{"attr_timeout", ATTR_TIME, true, 0},
 	{"auto", IGNORED, false, 0},
 	{"comment", IGNORED, true, 0},
-	{"default_permissions", IGNORED, false, 0}, /* it always is so */
+	{"default_permissions", IGNORED, false, 0}, /* always so */
 	{"defaults", IGNORED, false, 0},
 	{"dev", CLEAR, false, MS_NODEV},
 	{"diratime", CLEAR, false, MS_NODIRATIME},
@@ -63,7 +63,7 @@ static const struct {
 	{"fsname", SOURCE, true, 0},
 	{"gid", SQUASH_GID, true, 0},
 	{"group", IGNORED, false, 0},
-	{"lazytime", IGNORED, false, 0}, /* times are kept here, and not by the kernel */
+	{"lazytime", IGNORED, false, 0}, /* times are kept here, not by the kernel */
 	{"max_inodes", INODES_MAX, true, 0},
 	{"max_read", READ_MAX, true, 0},
 	{"noatime", SET, false, MS_NOATIME},
@@ -75,7 +75,7 @@ static const struct {
 	{"nogroup", IGNORED, false, 0},
 	{"nolazytime", IGNORED, false, 0},
 	{"noowner", IGNORED, false, 0},
-	{"norelatime", RELATIME, false, 0}, /* the kernel takes it for the same */
+	{"norelatime", RELATIME, false, 0}, /* the same for the kernel */
 	{"nostrictatime", CLEAR, false, MS_STRICTATIME},
 	{"nosuid", SET, false, MS_NOSUID},
 	{"nouser", IGNORED, false, 0},
@@ -102,7 +102,8 @@ static int refuse(char *why, const char *item, const char *text)
 	return -EINVAL;
 }
 
-/* Access times are of one kind: noatime and strictatime exclude each other. */
+/* Notes a flag. Access times are of one kind, because noatime and strictatime exclude each other.
+ */
 static void name_flag(struct lpi_fuse_options *options, unsigned long set, unsigned long cleared)
 {
 	const unsigned long kinds = MS_NOATIME | MS_STRICTATIME;
@@ -237,7 +238,7 @@ static int apply(struct lpi_fuse_options *options, uint32_t idx, const char *ite
 	return 0;
 }
 
-/* Where in the table; NONE: nowhere. */
+/* The item's index in the table, or NONE. */
 static uint32_t find(const char *item)
 {
 	size_t len = strcspn(item, "=");

@@ -10,9 +10,9 @@
 
 #include "fuse/mount/session.h"
 
-/* How requests are to come. */
+/* How requests shall come. */
 enum lpi_fuse_transport {
-	LPI_FUSE_TRANSPORT_AUTO, /* by io_uring if that can be */
+	LPI_FUSE_TRANSPORT_AUTO, /* by io_uring if possible */
 	LPI_FUSE_TRANSPORT_DEVICE,
 	LPI_FUSE_TRANSPORT_IO_URING,
 };
@@ -21,22 +21,22 @@ struct lpi_fuse_options {
 	struct lp_fuse_behaviour behaviour;
 	enum lpi_fuse_transport transport;
 	bool is_private; /* for the daemon's own user only */
-	/* The mount's own flags, MS_RDONLY and so on: those that were named last to be set, and to
-	 * be cleared. MS_RELATIME is neither: it is what there is without the others. */
+	/* The mount's own flags, MS_RDONLY and so on: those to be set, and those to be cleared. The
+	 * last mention of a flag counts. MS_RELATIME is in neither, because it is the default. */
 	unsigned long set;
 	unsigned long cleared;
-	bool has_atimes;                  /* some kind of access times was named */
+	bool has_atimes;                  /* an option for access times was given */
 	uint32_t read_max;                /* bytes that the kernel asks for in one read; 0: all */
-	char source[LP_FUSE_OPTIONS_MAX]; /* what the table of mounts shows; "": the device */
+	char source[LP_FUSE_OPTIONS_MAX]; /* source in the table of mounts; "": the device */
 };
 
 int lpi_fuse_options_parse(const char *text, struct lpi_fuse_options *ret_options,
 			   char *why) LP_MUST_CHECK;
-/* What libfuse and fusermount3 are to know of it, with commas: as much as they understand. What
- * else there is of flags is set when it has been mounted: lpi_fuse_options_late(). */
+/* The options for libfuse and fusermount3, with commas, as far as they know them. The other flags
+ * are set after the mount: lpi_fuse_options_late(). */
 void lpi_fuse_options_kernel(const struct lpi_fuse_options *options, char *text, size_t size);
 unsigned long lpi_fuse_options_late(const struct lpi_fuse_options *options);
-/* All but the flags. */
+/* Compares all but the flags. */
 bool lpi_fuse_options_are_same(const struct lpi_fuse_options *a, const struct lpi_fuse_options *b);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What -o says, and what is so if it does not: the kernel may believe what it was told for long,
- * for it is told of changes (rule M2). */
+/* The options of -o and their defaults. By default the kernel may cache for long, because it is
+ * told of changes (rule M2). */
 #include "fuse/mount/options.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static void test_meanings(void **state)
 	assert_true(options.behaviour.no_diratime && !options.behaviour.no_atime);
 }
 
-/* What libfuse is told, which refuses what it does not know. */
+/* The options for libfuse, which refuses unknown ones. */
 static void test_kernel(void **state)
 {
 	static const struct {
@@ -76,7 +76,7 @@ static void test_kernel(void **state)
 	}
 }
 
-/* Of those that contradict each other. */
+/* The last of contradicting options counts. */
 static void test_last_counts(void **state)
 {
 	(void)state;
@@ -101,8 +101,8 @@ static void test_last_counts(void **state)
 	assert_false(parse("nodiratime,ro").has_atimes);
 }
 
-/* All there are, and what fstab has for others than the file system.
- * tests/system/mount/mount_options.sh holds the manual against this. */
+/* All options, and those of fstab for other programs. tests/system/mount/mount_options.sh compares
+ * the manual with this. */
 static const char *const all[] = {"_netdev",
 				  "allow_other",
 				  "async",
@@ -167,7 +167,7 @@ static bool is_known_to_libfuse(const char *item)
 	return false;
 }
 
-/* Each alone and all pairs: that they are taken, and libfuse is told only what it knows. */
+/* Each option alone and all pairs are accepted, and libfuse gets only options that it knows. */
 static void test_pairs(void **state)
 {
 	char both[128];
@@ -184,7 +184,7 @@ static void test_pairs(void **state)
 	}
 }
 
-/* What a mount that is there may be asked for. */
+/* Options that can be given for an existing mount. */
 static void test_same(void **state)
 {
 	(void)state;
@@ -203,7 +203,7 @@ static void test_same(void **state)
 	}
 }
 
-/* How requests come, and whether the daemon's rings have to be made for it. */
+/* How requests come, and whether the daemon's rings must be made for it. */
 static void test_transport(void **state)
 {
 	(void)state;

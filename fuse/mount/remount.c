@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All is looked at first, and then changed. To a mount that is read-only nothing can be said, so
- * its daemon is told before it becomes so, or when it is so no more; if the kernel refuses, it is
- * told to do as it did. */
+/* Checks everything first, and then makes the changes. A read-only mount cannot be written to, so
+ * its daemon is told before the mount becomes read-only, or after it ceases to be. If the kernel
+ * then refuses, the daemon is told to return to the old state. */
 #include "fuse/mount/remount.h"
 
 #include <errno.h>
@@ -28,9 +28,10 @@ static int refuse(char *why, int err, const char *what, const char *text)
 	return err;
 }
 
-/* --- What can be ------------------------------------------------------------------------------ */
+/* --- Possible options ------------------------------------------------------------------------- */
 
-/* What the table of mounts shows of any FUSE mount, and mount(8) therefore hands on. */
+/* Whether the table of mounts shows the option for any FUSE mount, so that mount(8) passes it on.
+ */
 static bool is_shown(const char *item)
 {
 	static const char *const names[] = {"user_id=", "group_id=", "rootmode=", "fd="};
@@ -41,7 +42,7 @@ static bool is_shown(const char *item)
 	return false;
 }
 
-/* lapisd.NAME=VALUE, as mount.lapis has it. */
+/* lapisd.NAME=VALUE, the form of mount.lapis. */
 static bool is_daemons(const char *item)
 {
 	return strncmp(item, DAEMONS, strlen(DAEMONS)) == 0 && strchr(item, '=') != NULL;
@@ -65,7 +66,7 @@ static bool is_given(const struct lpi_fuse_mounted *mounted, const char *item)
 	return false;
 }
 
-/* What this option would change, if the mount were made again. */
+/* Checks that the option says what is so already. */
 static int check_same(const struct lpi_fuse_mounted *mounted, const char *item, char *why)
 {
 	struct lpi_fuse_options before;
@@ -148,7 +149,7 @@ const char *lpi_fuse_remount_word(unsigned long flags)
 
 /* --- The mount -------------------------------------------------------------------------------- */
 
-/* statvfs has names of its own for them. */
+/* Translates the names that statvfs has for these flags. */
 static unsigned long flags_of(unsigned long shown)
 {
 	static const struct {
@@ -177,7 +178,7 @@ static size_t read_command(int pid, char *command, size_t size)
 	if (file == NULL)
 		return 0;
 	size_t bytes = fread(command, 1, size - 1, file);
-	command[bytes] = '\0'; /* of one that is cut off here */
+	command[bytes] = '\0'; /* a longer command is cut off here */
 	(void)fclose(file);    /* it was only read */
 	return bytes;
 }
@@ -204,7 +205,7 @@ static int change(const char *path, unsigned long before, unsigned long after, c
 			     errno == EBUSY ? "files are open for writing" : lp_strerror(errno));
 		char unsaid[LP_FUSE_WHY_MAX];
 		if (!was_read_only && tell(path, before, unsaid) < 0)
-			return err; /* it has failed anyway */
+			return err; /* the remount has failed anyway */
 		return err;
 	}
 	return was_read_only && (after & MS_RDONLY) == 0 ? tell(path, after, why) : 0;

@@ -22,16 +22,16 @@
 /* A mount as it is. */
 struct lpi_fuse_mounted {
 	unsigned long flags;  /* MS_RDONLY and so on */
-	const char *options;  /* that its daemon was given */
+	const char *options;  /* the options that its daemon was given */
 	const char *command;  /* the daemon's: words with a 0 behind each */
 	size_t command_bytes; /* 0: it is not known */
 };
 
-/* Its flags when it is as the options say; it has none of MS_NOATIME, MS_RELATIME and
- * MS_STRICTATIME but one. -EINVAL: an option that there is not, or that cannot change. */
+/* The mount's new flags by these options. Of MS_NOATIME, MS_RELATIME and MS_STRICTATIME they have
+ * exactly one. -EINVAL: an option is unknown, or cannot change. */
 int lpi_fuse_remount_flags(const struct lpi_fuse_mounted *mounted, const char *options,
 			   unsigned long *ret_flags, char *why) LP_MUST_CHECK;
-/* What the daemon is to be told: a word of fuse/ops/settings.h. */
+/* The word of fuse/ops/settings.h that the daemon is to be told. */
 const char *lpi_fuse_remount_word(unsigned long flags);
 
 int lp_fuse_remount(const char *dir, const char *options, char *why) LP_MUST_CHECK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a mount that is there gets the flags that are asked for and keeps the others, and what
- * cannot change is refused, unless it says what is so already.
- * Method: what is asked is held against a mount of which only the words are there. The mount itself
- * is tried by tests/system/mount/mount_remount.sh. */
+/* Goal: an existing mount gets the given flags and keeps the others. Options that cannot change are
+ * refused, unless they say what is so already.
+ * Method: options are compared with a mount of which only the texts exist.
+ * tests/system/mount/mount_remount.sh tries the mount itself. */
 #include "fuse/mount/remount.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static void test_flags(void **state)
 	} cases[] = {
 		{MS_RELATIME, "remount,ro", MS_RELATIME | MS_RDONLY, LPI_FUSE_ATIMES_NONE},
 		{MS_RELATIME | MS_RDONLY, "remount,rw", MS_RELATIME, LPI_FUSE_ATIMES_ALL},
-		/* What is not named stays, above all what protects. */
+		/* Flags that are not named stay, above all the protecting ones. */
 		{MS_NOATIME | MS_NOSUID | MS_NODEV, "ro,remount",
 		 MS_NOATIME | MS_NOSUID | MS_NODEV | MS_RDONLY, LPI_FUSE_ATIMES_NONE},
 		{MS_NOSUID | MS_NOEXEC | MS_RELATIME, "remount,suid", MS_NOEXEC | MS_RELATIME,
@@ -53,7 +53,7 @@ static void test_flags(void **state)
 		{MS_STRICTATIME, "remount,ro", MS_STRICTATIME | MS_RDONLY, LPI_FUSE_ATIMES_NONE},
 		{MS_STRICTATIME, "remount,atime", MS_RELATIME, LPI_FUSE_ATIMES_ALL},
 		{MS_NOATIME, "remount,nostrictatime", MS_NOATIME, LPI_FUSE_ATIMES_NONE},
-		/* As mount(8) hands them on: of fstab, and of the table of mounts. */
+		/* As mount(8) passes them on: from fstab, and from the table of mounts. */
 		{MS_RELATIME,
 		 "ro,noatime,remount,user_id=0,group_id=0,default_permissions,allow_other,_netdev",
 		 MS_NOATIME | MS_RDONLY, LPI_FUSE_ATIMES_NONE},
@@ -74,7 +74,7 @@ static void test_flags(void **state)
 
 static void test_refused(void **state)
 {
-	/* The last one is what the refusal names. */
+	/* The refusal names the last one. */
 	static const char *const wrong[] = {"uid=6",
 					    "gid=5",
 					    "sync",
@@ -105,7 +105,7 @@ static void test_refused(void **state)
 		assert_non_null(strstr(why, wrong[i]));
 		assert_int_equal(flags, 77);
 	}
-	/* A daemon that nothing is known of has been given nothing. */
+	/* A daemon without a known command line has no options. */
 	struct lpi_fuse_mounted unknown = mounted_as(0, "");
 	unsigned long flags = 0;
 	unknown.command_bytes = 0;
@@ -113,7 +113,7 @@ static void test_refused(void **state)
 		    lpi_fuse_remount_flags(&unknown, "remount,lapisd.memory=2G", &flags, why));
 }
 
-/* What is no mount of ours is left alone. */
+/* A mount that is not ours is left alone. */
 static void test_no_mount(void **state)
 {
 	char why[LP_FUSE_WHY_MAX];

@@ -2,8 +2,8 @@
 /* libfuse knows how to mount: as root by itself, else with the help of fusermount3. It opens
  * /dev/fuse and gives us the descriptor; its own loop is never run.
  *
- * The first message is INIT; what we offer is in answer_init(). Locks are not offered, so that the
- * kernel keeps them itself, which is exact on one machine. */
+ * The first message is INIT; answer_init() says which features we offer. Locks are not offered. The
+ * kernel then keeps them itself, which is exact on one machine. */
 #include "fuse/mount/session.h"
 
 #define FUSE_USE_VERSION 31
@@ -35,18 +35,18 @@
 #include "fuse/ring.h"
 
 #define INIT_TIMEOUT_MS 10000
-/* How long the mount may take to answer by io_uring for the first time; and when entries were
+/* How long the mount may take to answer by io_uring for the first time. The same after entries were
  * refused: then it answers by the descriptors at once, or not at all. */
 #define RING_TIMEOUT_NS    (30 * LP_NS_PER_S)
 #define REFUSED_TIMEOUT_NS (2 * LP_NS_PER_S)
 #define PROBE_STEP_MS      100
 #define BUSY_PAUSE_NS      (50 * LP_NS_PER_MS)
-/* The oldest that knows all we rely on (Linux 5.17). */
+/* The oldest version that knows all features we rely on (Linux 5.17). */
 #define MINOR_MIN     36u
 #define CONGESTION    384u
 #define MAX_READAHEAD (UINT32_C(1) << 20)
 #define DIRTY_PERCENT 100u
-/* The kernel's mask of them: they are cleared together or not at all. */
+/* The kernel's mask of the access-time flags: they are cleared together or not at all. */
 #define ATIME_KINDS UINT64_C(0x70)
 /* The kernel's from 6.6 on; linux-libc-dev of Debian 12 does not have it. */
 #define DIRECT_IO_ALLOW_MMAP (UINT64_C(1) << 36)
@@ -78,16 +78,16 @@ static int refuse(char *why, int err, const char *fmt, ...)
 
 /* --- Mounting --------------------------------------------------------------------------------- */
 
-/* 0, or what the directory's file system says. The kernel may remember the attributes of what is
- * gone, but not its space. */
+/* 0, or the error of the directory's file system. The kernel may remember the attributes of a dead
+ * mount, but not its space. */
 static int look_at(const char *dir, struct stat *ret_st)
 {
 	struct statfs fs;
 	return statfs(dir, &fs) == 0 && stat(dir, ret_st) == 0 ? 0 : -errno;
 }
 
-/* A mount over the mount of a living daemon would hide what that one serves. Only somebody who has
- * it open would see it still. So the operator first says which of the two is to go. */
+/* Refuses a mount over the mount of a living daemon. It would hide that mount from all but programs
+ * that have it open. So the operator must first say which of the two shall go. */
 static int refuse_living(const char *dir, char *why)
 {
 	char path[PATH_MAX];
@@ -103,7 +103,7 @@ static int refuse_living(const char *dir, char *why)
 		      dir, source, dir);
 }
 
-/* A mount whose daemon was killed would be in the way. */
+/* Removes a mount whose daemon was killed, because it would be in the way. */
 static int clear_dead(const char *dir, char *why)
 {
 	struct stat st = {.st_mode = 0};
@@ -122,7 +122,7 @@ static int clear_dead(const char *dir, char *why)
 	return refuse_living(dir, why);
 }
 
-/* libfuse says why on standard error, unless somebody listens; there is no argument for it. */
+/* libfuse writes its reason to standard error, unless a handler is set, which has no argument. */
 static pthread_mutex_t said_lock = PTHREAD_MUTEX_INITIALIZER;
 static char said[LP_FUSE_WHY_MAX];
 
@@ -133,8 +133,8 @@ static void listen_to(enum fuse_log_level level, const char *fmt, va_list args)
 	said[strcspn(said, "\n")] = '\0';
 }
 
-/* What is ours in the options; those that are given come behind it. libfuse mounts nosuid and nodev
- * unless it is told otherwise. */
+/* Our own options; the given ones come behind them. libfuse mounts with nosuid and nodev unless it
+ * is told otherwise. */
 static const char *special(bool is_root, bool is_for_others)
 {
 	if (!is_root)
@@ -142,8 +142,8 @@ static const char *special(bool is_root, bool is_for_others)
 	return is_for_others ? ",nodev,nosuid" : ",dev,suid";
 }
 
-/* libfuse does not know them. The kernel leaves access times to us anyway, so they are there to be
- * seen only: only root may set them. */
+/* libfuse does not know these flags. The kernel leaves access times to us anyway, so the flags are
+ * only shown. Only root may set them. */
 static void set_late_flags(const struct lp_fuse_session *session)
 {
 	unsigned long late = lpi_fuse_options_late(&session->options);
@@ -198,7 +198,8 @@ static int mount_it(struct lp_fuse_session *session, const struct lp_fuse_sessio
 	return 0;
 }
 
-/* Without it a daemon that is killed may leave a mount that hangs: it is mounted nevertheless. */
+/* Without the guard, the mount of a killed daemon may hang. The daemon mounts without it
+ * nevertheless. */
 static void guard_it(struct lp_fuse_session *session)
 {
 	int err = session->abort_fd < 0 ? -ENOENT
@@ -210,7 +211,7 @@ static void guard_it(struct lp_fuse_session *session)
 
 /* --- FUSE over io_uring ----------------------------------------------------------------------- */
 
-/* The kernel's file system of FUSE connections, mounted nowhere; -1: only root may do that. */
+/* The kernel's file system of FUSE connections, without mounting it. -1: only root may do that. */
 static int open_control(void)
 {
 	int dir = -1;
@@ -223,15 +224,14 @@ static int open_control(void)
 	return dir;
 }
 
-/* What the kernel was given as entries comes back at the end of the connection only, and a mount
- * that is detached, but in use, does not end by itself: without a way to end it there is no ring.
- */
+/* The kernel gives entries back at the end of the connection only. A mount that is detached, but in
+ * use, does not end by itself. So without a way to end the connection there is no ring. */
 static int open_abort(struct lp_fuse_session *session)
 {
 	struct statx st;
 	char path[64];
 	LP_ASSERT(session->dir != NULL);
-	/* It must not be asked: it does not answer yet. */
+	/* The mount must not be asked for attributes: it does not answer yet. */
 	if (statx(AT_FDCWD, session->dir, AT_STATX_DONT_SYNC, 0, &st) < 0 || st.stx_dev_major != 0)
 		return -1;
 	session->dev = makedev(st.stx_dev_major, st.stx_dev_minor);
@@ -248,7 +248,7 @@ static int open_abort(struct lp_fuse_session *session)
 	return fd;
 }
 
-/* Whatever the kernel was given comes back now. It waits for nobody. */
+/* Makes the kernel give back all that it was given. It waits for no request. */
 static void end_connection(void *arg)
 {
 	const struct lp_fuse_session *session = arg;
@@ -257,7 +257,7 @@ static void end_connection(void *arg)
 			     lp_strerror(errno));
 }
 
-/* What there is no ring for; NULL: there is one. */
+/* The reason why there is no ring; NULL: there is one. */
 static const char *make_ring(struct lp_fuse_session *session, uint64_t offered)
 {
 	uint32_t queue_cnt = lp_fuse_ring_queues();
@@ -287,19 +287,19 @@ struct lp_fuse_ring *lp_fuse_session_ring(const struct lp_fuse_session *session)
 
 /* --- INIT ------------------------------------------------------------------------------------- */
 
-/* Where it is asked to cache nothing (FOPEN_DIRECT_IO) an append by AIO would come in several
- * requests at a time, in any order, and each goes to the end (mount F6). Without FUSE_ASYNC_DIO it
- * waits for each. */
+/* Where the kernel is asked to cache nothing (FOPEN_DIRECT_IO), an append by AIO would come in
+ * several requests at a time, in any order. Each goes to the end (mount F6). Without FUSE_ASYNC_DIO
+ * the kernel waits for each request. */
 static bool wants_order(const struct lp_fuse_behaviour *behaviour, uint64_t offered)
 {
 	return (offered & DIRECT_IO_ALLOW_MMAP) != 0 && behaviour->attr_ns == 0 &&
 	       !behaviour->is_only_door && !behaviour->writeback;
 }
 
-/* The kernel drops what it has of a file's data when it is told to, and not whenever it sees
- * another time or size: that would drop pages whose write is still on its way to us, and what is
- * read back then is the data of before, which nothing would drop again. A kernel that does not know
- * the one has the other. */
+/* Makes the kernel drop cached data only when told to. Otherwise it drops it whenever it sees
+ * another time or size, including pages whose write is still on its way to us. Such pages would
+ * then be read back with the old data, and would stay. A kernel without the one flag has the other.
+ */
 static uint64_t keeps_data(uint64_t offered)
 {
 	bool is_told = (offered & FUSE_EXPLICIT_INVAL_DATA) != 0;
@@ -331,7 +331,7 @@ static int write_init(struct lp_fuse_session *session, const struct lp_fuse_mess
 static int refuse_init(struct lp_fuse_session *session, const struct lp_fuse_message *message,
 		       const char *what, char *why)
 {
-	(void)write_init(session, message, NULL, -EPROTO); /* it goes away anyhow */
+	(void)write_init(session, message, NULL, -EPROTO); /* the connection is closed anyway */
 	return refuse(why, -EOPNOTSUPP, "%s: no FUSE over io_uring: %s", session->dir, what);
 }
 
@@ -343,7 +343,8 @@ static int answer_init(struct lp_fuse_session *session, const struct lp_fuse_mes
 	if ((in->flags & FUSE_INIT_EXT) != 0)
 		offered |= (uint64_t)in->flags2 << 32;
 	if (in->major != FUSE_KERNEL_VERSION || in->minor < MINOR_MIN) {
-		(void)write_init(session, message, NULL, -EPROTO); /* it goes away anyhow */
+		(void)write_init(session, message, NULL,
+				 -EPROTO); /* the connection is closed anyway */
 		return refuse(why, -EPROTO,
 			      "this kernel's FUSE is %u.%u, and 7.%u is the least that will do "
 			      "(Linux 5.17)",
@@ -401,7 +402,7 @@ static int greet(struct lp_fuse_session *session, char *why)
 
 /* --- From open to close ----------------------------------------------------------------------- */
 
-/* Somebody else may have done it, and have mounted something of his own there. */
+/* Another process may have unmounted it, and mounted something else there. */
 static bool is_gone(const struct lp_fuse_session *session)
 {
 	struct pollfd fd = {.fd = session->fd};
@@ -411,14 +412,14 @@ static bool is_gone(const struct lp_fuse_session *session)
 bool lp_fuse_session_is_dead(const struct lp_fuse_session *session)
 {
 	struct statx st;
-	/* What the kernel remembers of it says nothing. */
+	/* The attributes that the kernel remembers prove nothing. */
 	return is_gone(session) &&
 	       statx(AT_FDCWD, session->dir, AT_STATX_FORCE_SYNC, STATX_MODE, &st) < 0 &&
 	       errno == ENOTCONN;
 }
 
-/* Its file system is there if it is, whether or not that is mounted. False: it is, or that cannot
- * be seen. */
+/* Whether the kernel lacks SELinux. If the kernel has it, it has its file system, whether or not
+ * that is mounted. False: the kernel has it, or that cannot be seen. */
 static bool lacks_selinux(void)
 {
 	FILE *file = fopen("/proc/filesystems", "re");
@@ -499,7 +500,7 @@ const char *lp_fuse_session_place(const struct lp_fuse_session *session, dev_t *
 	return geteuid() == 0 ? session->dir : NULL;
 }
 
-/* What the kernel keeps for a device is set where its figures are, by root. */
+/* Sets a figure that the kernel keeps for a device, in the device's directory; only root may. */
 static void set_figure(dev_t device, const char *name, uint32_t figure)
 {
 	char path[64];
@@ -512,12 +513,13 @@ static void set_figure(dev_t device, const char *name, uint32_t figure)
 	int len = snprintf(value, sizeof(value), "%u\n", figure);
 	if (write(fd, value, (size_t)len) < 0)
 		LP_LOG_DEBUG("%s: %s", path, lp_strerror(errno));
-	(void)close(fd); /* what it says was said by write */
+	(void)close(fd); /* the result was write's */
 }
 
-/* It reads 128 KiB ahead on any file system, and asks for no more at a time, whatever INIT has
- * agreed on: that is a bound. And of a server that anybody could have started it lets no more than
- * a hundredth of its dirty pages wait, so that it writes each few on its own; ours is root's. */
+/* By default the kernel reads 128 KiB ahead on any file system, and asks for no more at a time,
+ * whatever INIT has agreed on. And it lets no more than a hundredth of its dirty pages wait for a
+ * server that any user could have started, so it would write a few at a time. Our server is root's.
+ */
 static void set_figures(dev_t device)
 {
 	set_figure(device, "read_ahead_kb", MAX_READAHEAD / 1024);
@@ -535,7 +537,7 @@ static int ask_for_root(const struct lp_fuse_session *session)
 	return 0;
 }
 
-/* Asked on a thread of its own, which whoever waits for it can give up. */
+/* A request for the root on a thread of its own, so that the waiting thread can give up. */
 struct probe {
 	const struct lp_fuse_session *session;
 	int done_fd;
@@ -556,7 +558,7 @@ static uint64_t mono_ns(void)
 	return lp_clock_mono_ns(lp_clock_system());
 }
 
-/* False: not in time. */
+/* False: it did not end in time. */
 static bool wait_for_probe(const struct probe *probe)
 {
 	struct pollfd fd = {.fd = probe->done_fd, .events = POLLIN};
@@ -570,9 +572,9 @@ static bool wait_for_probe(const struct probe *probe)
 	}
 }
 
-/* From the answer to INIT on the kernel keeps all requests until each queue has an entry. If it has
- * heard that one cannot be had the descriptors serve; but what something else has refused before
- * (a security policy) it never hears of. */
+/* After the answer to INIT the kernel holds back all requests until each queue has an entry. If the
+ * kernel's FUSE has heard that an entry cannot be had, the descriptors serve. It never hears of
+ * entries that another part of the kernel, such as a security policy, has refused. */
 static int probe_ring(struct lp_fuse_session *session)
 {
 	struct probe probe = {.session = session, .done_fd = eventfd(0, EFD_CLOEXEC)};
@@ -589,7 +591,7 @@ static int probe_ring(struct lp_fuse_session *session)
 		(void)pthread_join(thread, NULL); /* it is ours */
 		err = is_late ? -ETIMEDOUT : probe.result;
 	}
-	(void)close(probe.done_fd); /* nobody reads it */
+	(void)close(probe.done_fd); /* no thread reads it */
 	return err;
 }
 
@@ -610,7 +612,7 @@ static int unmount(const struct lp_fuse_session *session, uint64_t timeout_ns)
 			err = lpi_fuse_unmount(session->dir, true);
 			return err == 0 ? -EBUSY : err;
 		}
-		(void)nanosleep(&pause, NULL); /* a shorter one is as good */
+		(void)nanosleep(&pause, NULL); /* a shorter pause will do */
 		waited_ns += BUSY_PAUSE_NS;
 	}
 	return 0;
@@ -621,25 +623,25 @@ int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns
 	if (!session->is_mounted)
 		return 0;
 	session->is_mounted = false;
-	/* A connection that was ended looks like one whose mount has gone. */
+	/* An ended connection looks like one whose mount has gone. */
 	if (lp_fuse_ring_is_broken(session->ring) || lp_fuse_session_is_dead(session))
 		return lp_fuse_umount(session->dir, true);
 	int err = unmount(session, timeout_ns);
-	/* It is in use, or also mounted where we do not see it. */
+	/* The mount is in use, or also mounted where we cannot see it. */
 	if (session->ring != NULL && !is_gone(session))
 		end_connection(session);
 	return err;
 }
 
-/* A mount that is detached, but has files open, is not gone. Closing its descriptor ends it; in its
- * place comes one that looks like that: the end of a pipe that nobody reads. */
+/* A detached mount with open files is not gone. Closing its descriptor ends it. The descriptor is
+ * replaced by one that looks like a dead connection: the end of a pipe that has no reader. */
 static void sever(const struct lp_fuse_session *session)
 {
 	int ends[2];
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return;
 	(void)close(ends[0]);                        /* nothing was written */
-	(void)dup3(ends[1], session->fd, O_CLOEXEC); /* without it a path is lost: no harm */
+	(void)dup3(ends[1], session->fd, O_CLOEXEC); /* if this fails a path is lost: no harm */
 	(void)close(ends[1]);
 }
 
@@ -649,15 +651,15 @@ void lp_fuse_session_close(struct lp_fuse_session *session)
 		return;
 	if (session->fd >= 0 && !is_gone(session))
 		sever(session);
-	/* It closes the descriptor and forgets the path; it would unmount, too, whatever is there,
-	 * if ours were not gone. */
+	/* libfuse closes the descriptor and forgets the path. It would also unmount any mount
+	 * there, if ours were not gone. */
 	if (session->fd >= 0 && is_gone(session))
 		fuse_session_unmount(session->fuse);
 	if (session->fuse != NULL)
 		fuse_session_destroy(session->fuse);
 	lpi_fuse_guard_stop(session->guard);
 	if (session->abort_fd >= 0)
-		(void)close(session->abort_fd); /* what it says was said by write */
+		(void)close(session->abort_fd); /* the result was write's */
 	lp_fuse_ring_free(session->ring);
 	free(session->dir);
 	free(session);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of mounts says what is where. A path is never looked at itself before it is known to be
- * alive: a look at a dead mount fails, at one that hangs never ends. */
+/* The table of mounts says which mount is where. A path is not accessed before its mount is known
+ * to be alive: access to a dead mount fails, and access to a hanging one never ends. */
 #include "fuse/mount/umount.h"
 
 #include <errno.h>
@@ -17,9 +17,9 @@
 
 #define TYPE "fuse." LPI_FUSE_SUBTYPE
 
-/* --- What is mounted -------------------------------------------------------------------------- */
+/* --- Table of mounts -------------------------------------------------------------------------- */
 
-/* Spaces and the like stand as octal numbers in the table of mounts. */
+/* The table of mounts has spaces and the like as octal numbers. */
 static void unescape(char *text)
 {
 	char *to = text;
@@ -34,7 +34,7 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-/* The word that the text begins with. */
+/* Copies the first word of the text. */
 static void copy_source(char *text, char *ret_source)
 {
 	text[strcspn(text, " \n")] = '\0';
@@ -43,9 +43,9 @@ static void copy_source(char *text, char *ret_source)
 }
 
 /* Whether the topmost mount that matches is one of ours: on a path, or of a device where that is
- * NULL. Does not touch the path itself, which may be dead: it is compared as text, so it should be
- * an absolute one without links. ret_source (PATH_MAX bytes, or NULL): what is mounted there, if it
- * is ours. */
+ * NULL. Does not access the path itself, whose mount may be dead. It compares the path as text, so
+ * it should be an absolute one without links. ret_source (PATH_MAX bytes, or NULL): the mount's
+ * source, if it is ours. */
 static bool is_lapis_mount(const char *dir, dev_t dev, char *ret_source)
 {
 	enum { DEVICE = 2, PATH = 4, FIELDS };
@@ -127,7 +127,7 @@ static int append(char *path, const char *name)
 	return 0;
 }
 
-/* What is above a dead mount is alive. */
+/* The directories above a dead mount are alive. */
 int lpi_fuse_real_path(const char *dir, char *ret_path)
 {
 	char above[PATH_MAX];

@@ -4,7 +4,7 @@
  * Threads: any.
  * Blocking: all of it.
  * Memory: the libraries'.
- * Errors: as umount(2) says them.
+ * Errors: those of umount(2).
  *
  * It stands apart from the session because `lapis umount` needs nothing else of the mount.
  */
@@ -16,22 +16,22 @@
 
 #include "base/compiler.h"
 
-/* What the table of mounts calls it, behind "fuse.". */
+/* The type in the table of mounts, behind "fuse.". */
 #define LPI_FUSE_SUBTYPE "lapis"
 
-/* Whether a file system is a mount of Lapis, of this store or another; by stat's st_dev. */
+/* Whether a file system is a mount of Lapis, of this store or another. Takes stat's st_dev. */
 bool lp_fuse_is_mount(dev_t dev);
-/* -EINVAL: it is no Lapis mount; -EBUSY: in use, unless lazy: then it is taken out of sight at
- * once, and goes when nobody uses it any more; -EPERM. */
+/* -EINVAL: it is no Lapis mount. -EBUSY: it is in use and lazy is false. With lazy it is detached
+ * at once, and ends when no program uses it any more. -EPERM. */
 int lp_fuse_umount(const char *dir, bool lazy) LP_MUST_CHECK;
-/* The path without links, also of a mount whose daemon is gone; into PATH_MAX bytes. */
+/* The path without links, into PATH_MAX bytes; also of a mount whose daemon has ended. */
 int lpi_fuse_real_path(const char *dir, char *ret_path) LP_MUST_CHECK;
-/* Whether what is mounted on this path, which has no links, is ours. It is not touched. */
+/* Whether the mount on this path, which has no links, is ours. Does not touch the mount. */
 bool lpi_fuse_is_ours(const char *path);
-/* The same; if it is, what of: the daemon's device, or what the option fsname said. ret_source
- * holds PATH_MAX bytes. */
+/* The same. If it is ours, also gives its source: the daemon's device, or the value of the option
+ * fsname. ret_source holds PATH_MAX bytes. */
 bool lpi_fuse_is_ours_of(const char *path, char *ret_source);
-/* Without a look at what it is; an absolute path without links. */
+/* Unmounts without checking the type; dir is an absolute path without links. */
 int lpi_fuse_unmount(const char *dir, bool lazy) LP_MUST_CHECK;
 
 #endif

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Access times, which the kernel leaves to the file system: as relatime has it, the first read
- * after a change counts, and one a day.
+/* Access times, which the kernel leaves to the file system. By the rules of relatime, the first
+ * read after a change counts, and one a day.
  *
- * What the kernel reads from its cache nobody hears of. So what has not been read for a day is
- * opened without what there is of it: then the next read is heard of, and only that counts, as the
- * system calls have it. After a change as much is not done: who writes a file and reads it would
- * fetch it each time.
+ * We do not see reads that the kernel serves from its cache. So when a file is opened that has not
+ * been read for a day, the kernel drops its cached data. The next read then comes to us and counts.
+ * This is not done after a change, because a program that writes a file and reads it would fetch it
+ * each time.
  *
- * Whether a read counts takes a look at the inode, so what was looked at in the last second is
- * remembered: who reads and writes by turns does not change the time with each of them.
+ * To know whether a read counts, the inode must be looked at. Inodes looked at within the last
+ * second are remembered. So a program that reads and writes in turn does not set the time with each
+ * read.
  *
- * With strictatime each read counts that is heard of, without a look, by a transaction of its own;
- * but no more than one in a millisecond, as the kernel's own clock for these times is no finer. And
- * whatever is opened is read anew, so the first read of each opening is heard of. */
+ * With strictatime each read that comes to us counts, without a look, by a transaction of its own.
+ * At most one in a millisecond counts, because the kernel's own clock for these times is no finer.
+ * And each open drops the cached data, so the first read after it comes to us. */
 #include <errno.h>
 #include <fcntl.h>
 

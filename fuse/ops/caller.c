@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The line "Groups:" has the numbers, with a space behind each. A name of a process cannot pass
- * for that line, for the kernel writes a line's end in it as \n. */
+/* The line "Groups:" has the numbers, with a space behind each. The name of a process cannot
+ * imitate that line, because the kernel writes a line's end in it as . */
 #include "fuse/ops/caller.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ bool lpi_fuse_status_has_group(const char *status, uint32_t gid)
 	while (*at >= '0' && *at <= '9') {
 		char *end = NULL;
 		unsigned long group = strtoul(at, &end, 10);
-		/* Of a number at the end of what was read more may be missing. */
+		/* A number at the end of the text may be cut off. */
 		if (group == gid && *end != '\0')
 			return true;
 		at = end + strspn(end, " ");
@@ -31,7 +31,7 @@ bool lpi_fuse_status_has_group(const char *status, uint32_t gid)
 	return false;
 }
 
-/* Returns how much there is, which is followed by a 0. */
+/* Returns the number of bytes read; a 0 follows them. */
 static size_t read_all(int fd, char *text, size_t size)
 {
 	size_t used = 0;

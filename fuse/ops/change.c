@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One transaction: [guard: the mode][guard: no capability][the data, if any][times, and the owner
- * or the mode if it changes]. A file with a capability fails the guard, and then the attribute's
- * removal stands in its place; that is the rare case, and the common one costs nothing but the
- * guard. So it is with the mode, which is guarded if the kernel says that bits must go: at first
- * there are none, and only where there are it is looked at, and guarded as it was seen, for who
- * changes it at that moment through the other door must not lose that. */
+ * or the mode if it changes]. A file with a capability fails its guard. The transaction is then
+ * repeated with the removal of the attribute in the guard's place. This case is rare, and the
+ * common one costs only the guard. The mode is guarded if the kernel says that bits must go. At
+ * first the guard says that there are no such bits. Only if there are, the mode is read and guarded
+ * with the value read, because a change of the mode through the other door at that moment must not
+ * be lost. */
 #include "fuse/ops/change.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 
 #define MODE_BITS 07777u
 
-/* Somebody sets and removes them all the time: then he has won. */
+/* Others change the privileges all the time; after so many tries the request fails. */
 #define TRIES_MAX 8u
 
 static void submit(struct lpi_fuse_request *request);
@@ -30,7 +31,7 @@ bool lpi_fuse_kills(const struct lpi_fuse_request *request)
 	return request->message.header.uid != 0;
 }
 
-/* What sets the times: the last one. */
+/* The index of the change that sets the times: the last one. */
 static uint32_t times_idx(const struct lpi_fuse_request *request)
 {
 	return request->changes[DATA].type == LP_CHANGE_SET ? DATA : DATA + 1;
@@ -103,8 +104,9 @@ static bool is_of_data(const struct lpi_fuse_request *request)
 	return request->changes[DATA].type != LP_CHANGE_SET;
 }
 
-/* Whether he may not set the group's bit of this file. Of a change of data the kernel has said, or
- * it has been seen, that he is not privileged. A new owner takes bits whoever asks for that. */
+/* Whether the caller may not set the group's bit of this file. For a change of data the kernel has
+ * said, or lpi_fuse_kills() has shown, that the caller is not privileged. A new owner takes bits
+ * from any caller's file. */
 static bool is_stranger(const struct lpi_fuse_request *request, const struct lp_attrs *attrs)
 {
 	const struct fuse_in_header *header = &request->message.header;
@@ -113,7 +115,7 @@ static bool is_stranger(const struct lpi_fuse_request *request, const struct lp_
 	return !lpi_fuse_caller_is_in(header, attrs->gid);
 }
 
-/* Who he is is looked at only where it matters. */
+/* The caller's groups are looked up only where they matter. */
 static uint16_t mode_left(const struct lpi_fuse_request *request, const struct lp_attrs *attrs)
 {
 	bool is_doubtful = (attrs->mode & (S_ISGID | S_IXGRP)) == S_ISGID;
@@ -126,8 +128,8 @@ static void end(struct lpi_fuse_request *request)
 	request->after(request);
 }
 
-/* The mode as it is was seen: what is left of it. Who changes the data, and takes bits by that, is
- * to be no program's hand that is about to be run (fuse/privileges.h). */
+/* The mode is known, and the remaining bits follow from it. A change of data that takes bits must
+ * not reach a program that is about to be run (fuse/privileges.h). */
 static void mode_known(struct lpi_fuse_request *request)
 {
 	const struct lp_attrs *attrs = &request->op.stat.found.attrs;
@@ -156,7 +158,7 @@ static void look_at_mode(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, mode_known);
 }
 
-/* Which of the guards it was that did not hold. */
+/* The guard that did not hold. */
 static uint32_t failed_guard(const struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
@@ -202,7 +204,8 @@ void lpi_fuse_change_submit(struct lpi_fuse_request *request, bool kill_suidgid,
 	bool is_set = (request->changes[times_idx(request)].inode.mask & LP_ATTR_MODE) != 0;
 	request->after = next;
 	request->count = 0;
-	/* Of a mode that comes along the kernel has taken what he may not set. */
+	/* The kernel has already taken the bits from a mode in the request that the caller may not
+	 * set. */
 	if (kill_suidgid && is_set)
 		request->attrs.mode = lpi_fuse_mode_killed(request->attrs.mode, false);
 	else if (kill_suidgid)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a change of data, or of the owner, takes the privileges away, and takes nothing else along:
- * neither the mode that somebody sets through the other door at that moment, nor the data. The
- * privileges go with the change or not at all. Method: a machine with two channels, whose namespace
- * is asked by the side at each turn of the change. */
+/* Goal: a change of data, or of the owner, takes the privileges away and changes nothing else:
+ * neither a mode that is set through the other door at that moment, nor the data. The privileges go
+ * together with the change or not at all. Method: a machine with two channels; the namespace gets
+ * another operation at each turn of the change. */
 #include "fuse/ops/change.h"
 
 #include "fuse/model/machine_test.h"
@@ -86,7 +86,7 @@ static void test_killed(void **state)
 	lpi_machine_free(machine);
 }
 
-/* By whom it is: what was begun is his. */
+/* Sets the caller of the request. */
 static void begun_by(struct lpi_kernel *kernel, uint32_t uid, uint32_t gid)
 {
 	struct fuse_in_header header;
@@ -103,8 +103,8 @@ static void begin_fallocate(struct lpi_kernel *kernel, uint64_t node)
 	lpi_kernel_add(kernel, &in, sizeof(in));
 }
 
-/* Where the group may not execute the file, a stranger's change takes the group's bit as well. Who
- * is in the group of the file, which is 0, leaves it, and so does who is root with a new owner. */
+/* If the group may not execute the file, a stranger's change takes the group's bit as well. A
+ * caller in the file's group, which is 0, does not, nor does root with a new owner. */
 static void test_stranger(void **state)
 {
 	static const struct {
@@ -139,7 +139,7 @@ static void test_stranger(void **state)
 	lpi_machine_free(machine);
 }
 
-/* What was begun goes, and another mode is asked for: so many turns later, or earlier. */
+/* The change runs, and another mode is set some turns later, or earlier. */
 static void change_beside(struct lpi_machine *machine, uint64_t node, uint32_t turns, bool is_first)
 {
 	struct lpi_kernel *kernel = &machine->kernels[0];
@@ -164,7 +164,7 @@ static void change_beside(struct lpi_machine *machine, uint64_t node, uint32_t t
 	lp_test_ok(native.op.result);
 }
 
-/* Whenever the other mode is set, before or behind the change, it is what there is then. */
+/* Whenever the other mode is set, before or after the change, it is the file's mode in the end. */
 static void test_mode_beside(void **state)
 {
 	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(2));
@@ -181,7 +181,7 @@ static void test_mode_beside(void **state)
 	lpi_machine_free(machine);
 }
 
-/* The power fails at each event of a chown: who has lost the capability has another owner. */
+/* The power fails at each event of a chown: a file without the capability has the new owner. */
 static void test_capability_and_owner(void **state)
 {
 	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(3));
@@ -239,7 +239,7 @@ static void write_natively(struct lpi_machine *machine, struct writer *writer, u
 	lp_ns_submit(machine->sim->ns[0], op);
 }
 
-/* A fallocate ends, and makes the file longer, though others change it without end. */
+/* A fallocate ends, and makes the file longer, although others change it without end. */
 static void test_longer(void **state)
 {
 	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(4));
@@ -267,7 +267,7 @@ static void test_longer(void **state)
 		while (!writers[i].asked.is_done)
 			kernel->turn(kernel->arg);
 	}
-	/* What is longer stays. */
+	/* The longer size stays. */
 	lp_test_ok(lpi_kernel_truncate(kernel, node, 20000));
 	lpi_kernel_begin(kernel, FUSE_FALLOCATE, node);
 	lpi_kernel_add(kernel, &in, sizeof(in));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of what is implemented. An opcode that is not in it is answered with ENOSYS, which the
- * kernel remembers: it does not ask again, and does what it can by itself. */
+/* The table of implemented opcodes. An opcode that is not in it is answered with ENOSYS. The kernel
+ * remembers this answer, does not ask again, and does what it can by itself. */
 #include "fuse/ops/ops.h"
 
 #include "fuse/channel_state.h"

@@ -35,7 +35,7 @@ lpi_fuse_step_fn lpi_fuse_syncfs;
 lpi_fuse_step_fn lpi_fuse_statx;
 
 lpi_fuse_step_fn lpi_fuse_ioctl;
-/* Whether the flags of an inode allow an open with these. */
+/* Whether the flags of an inode allow an open with open_flags. */
 bool lpi_fuse_flags_let_open(uint32_t flags, uint32_t open_flags);
 
 lpi_fuse_step_fn lpi_fuse_fallocate;
@@ -51,7 +51,7 @@ lpi_fuse_step_fn lpi_fuse_opendir;
 lpi_fuse_step_fn lpi_fuse_readdir;
 lpi_fuse_step_fn lpi_fuse_releasedir;
 
-/* The handle of a directory that has been opened, with what it remembers; and its end. */
+/* The handle of a directory that has been opened, with a reading; and its end. */
 uint64_t lpi_fuse_begin_reading(struct lpi_fuse_request *request);
 void lpi_fuse_end_reading(struct lpi_fuse_request *request, uint64_t handle);
 

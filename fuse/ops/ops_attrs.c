@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes of inodes and of the whole: getattr, setattr, readlink, statfs. */
+/* Attributes of inodes and of the file system: getattr, setattr, readlink, statfs. */
 #include <errno.h>
 #include <linux/stat.h>
 #include <string.h>
@@ -43,7 +43,7 @@ void lpi_fuse_getattr(struct lpi_fuse_request *request)
 
 /* --- Statx ------------------------------------------------------------------------------------ */
 
-/* As the kernel from 6.6 on wants it: behind the times the very struct of the system call. */
+/* The form for kernels from 6.6 on: the times, then the struct of the system call itself. */
 struct statx_out {
 	uint64_t attr_valid;
 	uint32_t attr_valid_nsec;
@@ -102,15 +102,15 @@ void lpi_fuse_statx(struct lpi_fuse_request *request)
 
 /* --- Setattr ---------------------------------------------------------------------------------- */
 
-/* What does not fit into nanoseconds since 1970 becomes the nearest that does, as with any file
- * system that has a last year (here 2262). */
+/* A time that does not fit into nanoseconds since 1970 becomes the nearest that does, as with any
+ * file system that has a last year (here 2262). */
 static int64_t join_time(uint64_t s, uint32_t ns)
 {
 	int64_t second = LP_MAX(LP_MIN((int64_t)s, LP_TIME_S_MAX), -LP_TIME_S_MAX);
 	return second * (int64_t)LP_NS_PER_S + (int64_t)LP_MIN(ns, (uint32_t)LP_NS_PER_S - 1);
 }
 
-/* What the kernel asks for. Returns the mask. */
+/* Takes the attributes that the kernel sets. Returns the mask. */
 static uint32_t take_attrs(const struct lpi_fuse_request *request, struct lp_attrs *attrs)
 {
 	const struct fuse_setattr_in *in = &request->message.in.setattr;
@@ -161,15 +161,15 @@ static void cut(struct lpi_fuse_request *request, uint32_t mask)
 	const struct fuse_setattr_in *in = &request->message.in.setattr;
 	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_TRUNCATE, mask);
 	change->data.offset = in->size;
-	/* Append-only files grow by what is appended, and by fallocate, but not by this. */
+	/* Append-only files grow by appends and by fallocate, but not by this. */
 	lpi_fuse_change_unless(request, LP_INODE_FLAGS_KEEPING);
 	lpi_fuse_change_submit(request, (in->valid & FATTR_KILL_SUIDGID) != 0, was_cut);
 }
 
-/* Flags of the inode that do not forbid the times that are set. Those of now come with what is
- * appended as well. A kernel that writes back says what mtime is to be, also where it is now. And
- * of what was written it keeps the times, and tells them in this form when it likes: the flag may
- * be younger. */
+/* Flags of the inode that do not forbid the times that are set. Setting the times to now is also
+ * part of an append. A kernel that writes back gives mtime's value, even where it is now. It keeps
+ * the times of its own writes, and sends them in this form at any time, so the flag may have been
+ * set after those writes. */
 static uint32_t passes(const struct lpi_fuse_request *request)
 {
 	bool writes_back = request->channel->options.behaviour.writeback;
@@ -191,7 +191,7 @@ static void set(struct lpi_fuse_request *request, uint32_t mask)
 	lpi_fuse_submit(request, was_set);
 }
 
-/* The mode that came with a new owner: an access list is that as well. */
+/* The mode that came with a new owner also changes the access list. */
 static void was_owned(struct lpi_fuse_request *request)
 {
 	uint32_t mask = take_attrs(request, &request->attrs);
@@ -204,14 +204,14 @@ static void was_owned(struct lpi_fuse_request *request)
 		lpi_fuse_getattr(request);
 }
 
-/* A new owner: what the old one allowed goes in the same transaction. */
+/* Sets a new owner. The old owner's privileges are removed in the same transaction. */
 static void own(struct lpi_fuse_request *request, uint32_t mask)
 {
 	lpi_fuse_change_owner(request, mask & ~(uint32_t)LP_ATTR_MODE);
 	lpi_fuse_change_submit(request, true, was_owned);
 }
 
-/* Whether this may be the kernel that takes a failed write back. */
+/* Whether this may be the kernel's revert of a failed write. */
 static bool may_take_back(const struct lpi_fuse_request *request)
 {
 	const struct fuse_setattr_in *in = &request->message.in.setattr;
@@ -223,8 +223,9 @@ void lpi_fuse_setattr(struct lpi_fuse_request *request)
 {
 	uint32_t valid = request->message.in.setattr.valid;
 	uint32_t mask = take_attrs(request, &request->attrs);
-	/* To an old end: nothing is to be set. Or a program wants this size. The kernel does not
-	 * look at what it is answered then, and the program is to ask once more. */
+	/* If the kernel reverts a write, this is an old end, and must not be set. Otherwise a
+	 * program wants this size. The kernel ignores the answer to a revert; the program has to
+	 * ask once more. */
 	if (may_take_back(request)) {
 		lpi_fuse_answer(request, -EINTR);
 		return;
@@ -273,13 +274,13 @@ void lpi_fuse_readlink(struct lpi_fuse_request *request)
 
 /* --- Statfs ----------------------------------------------------------------------------------- */
 
-/* The request goes round the threads as a message, and each adds what its stores have. What no
- * shard has leased is free for each of them; what is kept for the index, and for cuts of shared
- * blocks, is free, but not available.
+/* The request goes round the threads as a message, and each adds the figures of its stores. Blocks
+ * that no shard has leased are free for each of them. Blocks that are kept for the index, and for
+ * cuts of shared blocks, are free, but not available.
  *
- * What is available is what the file or directory that is asked about can have: the kernel says
- * which that is. Its shard has what is its own, and what others lend to it (rule S5), as long as
- * the chunk table has room to say so; and nothing at all while its index may not grow. */
+ * The available blocks are those for the file or directory that the kernel names. Its shard has
+ * blocks of its own and blocks that others lend to it (rule S5), as long as the chunk table has
+ * room for the loans. It has none while its index may not grow. */
 
 static void answer_statfs(struct lpi_fuse_request *request)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what df says is available leaves out what is kept for the index and for cuts of shared
- * blocks: objects cannot have it (P6). How many blocks a file has the kernel believes only when
- * that changes no more by itself; and the mode (rule M5) not at all while somebody else's write may
- * take bits of it. Method: a machine with two channels, whose stores and device tell what they
- * keep, and free what was cut off step by step. */
+/* Goal: the available space in df leaves out the blocks kept for the index and for cuts of shared
+ * blocks, because objects cannot have them (P6). The kernel may believe a file's number of blocks
+ * only when it changes no more by itself. It may not believe the mode (rule M5) while another
+ * user's write may take bits of it. Method: a machine with two channels, whose stores and device
+ * tell what they keep, and free cut-off blocks step by step. */
 #include "fuse/model/machine_test.h"
 
 #define PAGE        UINT64_C(4096)
@@ -54,7 +54,7 @@ static void test_available(void **state)
 	lpi_machine_free(machine);
 }
 
-/* --- What is being freed ---------------------------------------------------------------------- */
+/* --- Frees under way -------------------------------------------------------------------------- */
 
 /* The only file of a directory. */
 struct cut_file {
@@ -64,7 +64,7 @@ struct cut_file {
 	uint64_t node;
 };
 
-/* What an answer says of a file's blocks, and whether that is to be believed. */
+/* The file's blocks in an answer, and whether the kernel may believe them. */
 struct said {
 	uint64_t blocks;
 	bool is_believed;
@@ -164,7 +164,7 @@ static struct said by_readdirplus(const struct cut_file *file)
 	return said_by(&out.entry_out);
 }
 
-/* Asks in one way until all is freed; what is said before is not to be believed. */
+/* Asks in one way until all blocks are freed; no answer before may be believed. */
 static void cut_and_ask(struct lpi_machine *machine, const struct cut_file *file,
 			struct said (*ask)(const struct cut_file *file))
 {
@@ -189,7 +189,7 @@ static void cut_and_ask(struct lpi_machine *machine, const struct cut_file *file
 	assert_true(early_cnt > 0);
 }
 
-/* Whichever way it is answered. */
+/* For all kinds of answers. */
 static void test_freed_later(void **state)
 {
 	static struct said (*const ways[])(const struct cut_file *file) = {
@@ -197,7 +197,7 @@ static void test_freed_later(void **state)
 	struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(2), 0, BELIEVED_NS);
 	struct cut_file file = {.kernel = &machine->kernels[0]};
 	(void)state;
-	/* As if there were no sockets: what is set would be believed, too. */
+	/* As if there were no sockets: attributes would otherwise be believed, too. */
 	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
 		machine->channels[i]->options.behaviour.is_only_door = true;
 	file.dir = lpi_kernel_mkdir(file.kernel, 1, "dir");
@@ -205,7 +205,7 @@ static void test_freed_later(void **state)
 	file.dir_fh = lpi_kernel_open(file.kernel, FUSE_OPENDIR, file.dir);
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ways); i++) {
 		cut_and_ask(machine, &file, ways[i]);
-		/* It has ended a moment later. */
+		/* The free has ended within this second. */
 		lpi_machine_idle(machine, LP_NS_PER_S);
 		assert_true(ways[i](&file).is_believed);
 	}
@@ -213,10 +213,10 @@ static void test_freed_later(void **state)
 	lpi_machine_free(machine);
 }
 
-/* --- What may lose privileges ----------------------------------------------------------------- */
+/* --- Modes that may lose bits ----------------------------------------------------------------- */
 
-/* What was made with a mode, or has it since: a write takes bits of some modes, which the kernel
- * does not look for. */
+/* A mode from the file's creation, or a later one. A write takes bits of some modes, and the kernel
+ * does not notice. */
 static void test_privileges(void **state)
 {
 	static const struct {
@@ -240,7 +240,7 @@ static void test_privileges(void **state)
 		assert_int_equal(ways[i % LP_ARRAY_SIZE(ways)](&file).is_believed,
 				 modes[mode_idx].is_believed);
 	}
-	/* A directory's bits nobody takes. */
+	/* No write takes a directory's bits. */
 	lpi_machine_chmod(machine, file.dir, 06777);
 	file.node = file.dir;
 	assert_true(by_getattr(&file).is_believed);
@@ -292,9 +292,9 @@ static void name_of(uint32_t i, char name[16])
 	(void)snprintf(name, 16, "file%02u", i);
 }
 
-/* Behind each removal the kernel asks for the attributes of the directory, which all shards know in
- * part. They are those of now, and after the first few are known without asking other shards. Fails
- * when each takes a message. */
+/* After each removal the kernel asks for the attributes of the directory, which is spread over all
+ * shards. The answers are current. After the first few they are known without asking other shards.
+ * Fails if each takes a message. */
 static void test_spread_dir(void **state)
 {
 	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(1));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Open files: open, read, write, fsync, release.
  *
- * A write's data is where the kernel's message put it, in buffers that the store takes as they are.
- * Its checksums begin here (rule W2), one for each piece that the file's grid of blocks cuts from
- * it: the store has them made when the device has the data, if that goes there directly. */
+ * A write's data stays where the kernel's message landed, in buffers that the store takes as they
+ * are. Its checksums begin here (rule W2), one for each piece that the file's grid of blocks cuts
+ * from the data. For data that goes to the device directly, the store makes the checksums while the
+ * device writes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "fuse/ops/ops.h"
 
 #define BLOCK_BYTES 4096u
-#define PARTS       4u /* so much less is tried at a time */
+#define PARTS       4u /* parts of a refused write; each is tried alone */
 
 /* --- Open, release ---------------------------------------------------------------------------- */
 
@@ -23,9 +24,9 @@ static void closed(struct lpi_fuse_request *request)
 	lpi_fuse_end(request, 0);
 }
 
-/* A kernel that writes back hands over whole pages, also of what is appended. Those begin before
- * the end, where an append-only file takes nothing. So what is appended there does not go through
- * its cache. */
+/* A kernel that writes back sends whole pages, also for an append. Such a page begins before the
+ * end, and an append-only file refuses writes there. So appends to such a file bypass the kernel's
+ * cache. */
 static bool is_written_back_apart(const struct lpi_fuse_request *request)
 {
 	bool is_append = (request->op.open.found.attrs.flags & LP_INODE_FLAG_APPEND) != 0;
@@ -33,8 +34,8 @@ static bool is_written_back_apart(const struct lpi_fuse_request *request)
 	return is_append && writes && request->channel->options.behaviour.writeback;
 }
 
-/* What it has of the data is as good as its attributes: while it remembers the inode, it is told of
- * what is changed, and when it forgets it, the data is gone. */
+/* Cached data is valid as long as cached attributes: while the kernel remembers the inode it is
+ * told of changes, and when it forgets the inode the data is dropped. */
 static uint32_t open_flags(const struct lpi_fuse_request *request)
 {
 	if (request->message.header.opcode != FUSE_OPEN)
@@ -54,7 +55,7 @@ static void open_refused(struct lpi_fuse_request *request)
 	lpi_fuse_answer(request, -EPERM);
 }
 
-/* Nobody will release what nobody knows to be open. */
+/* Closes a file that the kernel does not know to be open, because no release will come. */
 static void close_now(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
 {
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
@@ -116,7 +117,7 @@ void lpi_fuse_release(struct lpi_fuse_request *request)
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
 	op->open.ino = lpi_fuse_node(request);
 	op->open.count = 1;
-	/* The bits of a directory's handle are its reading's. */
+	/* The bits of a directory's handle belong to its reading. */
 	if (request->message.header.opcode == FUSE_RELEASE)
 		lpi_fuse_handle_drop(request->channel, op->open.ino,
 				     request->message.in.release.fh);
@@ -126,14 +127,14 @@ void lpi_fuse_release(struct lpi_fuse_request *request)
 static void synced(struct lpi_fuse_request *request)
 {
 	uint64_t handle = request->message.in.fsync.fh;
-	/* A directory's handle is its reading's: who asks by that is told each time. */
+	/* A directory's handle is its reading's, so an error is reported each time. */
 	if (request->message.header.opcode == FUSE_FSYNCDIR)
 		lpi_fuse_answer(request, LP_MIN(request->op.result, 0));
 	else
 		lpi_fuse_answer(request, lpi_fuse_sync_verdict(request, handle));
 }
 
-/* Of a file or directory: also its entry, and the directories above (rule M1). */
+/* Of a file or directory: also makes its entry durable, and the directories above (rule M1). */
 void lpi_fuse_fsync(struct lpi_fuse_request *request)
 {
 	lpi_fuse_sync(request, synced);
@@ -146,7 +147,7 @@ void lpi_fuse_syncfs(struct lpi_fuse_request *request)
 
 /* --- Read ------------------------------------------------------------------------------------- */
 
-/* Nothing is in hand any more then, but the request has not ended. */
+/* Answers. The request then holds no data any more, but has not ended. */
 static void tell_read(struct lpi_fuse_request *request)
 {
 	struct lp_fuse_channel *channel = request->channel;
@@ -179,8 +180,8 @@ static void has_read(struct lpi_fuse_request *request)
 	} else if (lpi_fuse_carry_try(request)) {
 		lpi_fuse_touch(request, has_touched);
 	} else {
-		/* With so many at it whoever asks for the time right behind it may see the old
-		 * one. */
+		/* Too many requests are under way. A stat right after this read may see the old
+		 * access time. */
 		tell_read(request);
 		lpi_fuse_touch(request, end_read);
 	}
@@ -207,7 +208,7 @@ void lpi_fuse_read(struct lpi_fuse_request *request)
 
 /* --- Write ------------------------------------------------------------------------------------ */
 
-/* How many pieces the grid of blocks cuts from it. */
+/* The number of pieces that the grid of blocks cuts from a range. */
 static uint32_t piece_cnt(uint64_t offset, uint32_t bytes)
 {
 	return ((uint32_t)(offset % BLOCK_BYTES) + bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
@@ -221,7 +222,7 @@ static void sum_own(void *arg)
 	LP_ASSERT(cnt == request->crc_cnt);
 }
 
-/* What was copied to this thread's memory, or what came there. */
+/* Whether the data was copied to this thread's memory, or landed there. */
 static bool is_adopted(const struct lpi_fuse_request *request)
 {
 	return request->room != NULL;
@@ -243,21 +244,22 @@ static bool may_be_split(const struct lpi_fuse_request *request)
 	       (in->fh & LPI_FUSE_HANDLE_DIRECT) == 0;
 }
 
-/* A direct write that failed beyond the end, or came short of it, which is the same to it, the
- * kernel takes back: it sets the size to the end that it remembers. Others may have moved that
- * since, and it does not ask. So nothing is cut off then; what was written of it stays, too, for
- * who wrote what cannot be told.
+/* Whether the kernel may revert this write. If a direct write beyond the end fails, or comes short,
+ * which is the same to the kernel, it sets the size to the end that it remembers. Others may have
+ * moved the end since, and the kernel does not ask. So a revert cuts nothing off. Data that was
+ * written by the failed write stays, too, because the writer of a block cannot be told.
  *
- * Whether this one is beyond the end that it remembers cannot be told either: others may have made
- * the file longer since, or shorter, and this may be one of several requests for one write. So each
- * that failed is noted, wherever it was. By a handle of FOPEN_DIRECT_IO it takes back only what was
- * not waited for, which does not show, so there a size that is set may be what a program wants. */
+ * It cannot be told either whether the write is beyond the end that the kernel remembers. Others
+ * may have made the file longer since, or shorter, and this may be one of several requests for one
+ * write. So each failed write is noted, at any offset. By a handle of FOPEN_DIRECT_IO the kernel
+ * only reverts writes that its caller does not wait for. A request does not show that, so with such
+ * a handle a new size may be one that a program wants. */
 static bool may_be_taken_back(const struct lpi_fuse_request *request)
 {
 	return may_be_split(request) && !request->channel->options.behaviour.is_only_door;
 }
 
-/* With an error, or 0: it came short. */
+/* err: an error, or 0 if the write came short. */
 static void fail_write(struct lpi_fuse_request *request, int err)
 {
 	if (may_be_taken_back(request))
@@ -279,8 +281,8 @@ static void all_synced(struct lpi_fuse_request *request)
 		answer_written(request, request->at);
 }
 
-/* So much of it. If it is to be durable its own change already is, and has failed if it is not; the
- * rest, which is the file's entry and the directories above, is nothing most of the time. */
+/* Bytes of the write are done. If the write must be durable, its own change already is, or it has
+ * failed. The rest, the file's entry and the directories above, usually needs no work. */
 static void written(struct lpi_fuse_request *request, uint64_t bytes)
 {
 	request->at = bytes;
@@ -292,7 +294,7 @@ static void written(struct lpi_fuse_request *request, uint64_t bytes)
 		answer_written(request, bytes);
 }
 
-/* The data's bytes from..from + length, as segments of their own; returns how many. */
+/* The data's bytes from..from + length, as segments of their own. Returns their number. */
 static uint32_t cut_segs(struct lpi_fuse_request *request, uint64_t from, uint64_t length)
 {
 	const struct lp_seg *segs = is_adopted(request) ? &request->adopted : request->segs;
@@ -329,10 +331,10 @@ static void submit_write(struct lpi_fuse_request *request, const struct lp_chang
 /* --- Without space for all of it ---------------------------------------------------------------
  */
 
-/* On a full store content is overwritten where it is, by way of the log, and a frame takes less
- * than a write may have. So what finds no space is tried once more in parts, each a change of its
- * own, smaller ones if need be: at is what has been written, left how much is tried at a time. What
- * was refused is never tried again as it was: that would take as long and end the same way. */
+/* A full store overwrites content in place, by way of the log, and a frame takes less than a write
+ * may have. So a write that finds no space is tried once more in parts, each a change of its own,
+ * and then in smaller ones. at: the bytes written. left: the bytes tried at a time. A refused size
+ * is never tried again, because that would take as long and end the same way. */
 
 static void write_part(struct lpi_fuse_request *request);
 
@@ -343,7 +345,7 @@ static uint64_t part_length(const struct lpi_fuse_request *request)
 	return LP_MIN(request->left - offset % BLOCK_BYTES, in->size - request->at);
 }
 
-/* False: so little was refused that a part of it would be, too. */
+/* False: the refused size was so small that a part of it would be refused, too. */
 static bool make_smaller(struct lpi_fuse_request *request, uint64_t refused)
 {
 	if (refused <= LP_STORE_KEPT_MAX)
@@ -365,8 +367,8 @@ static void part_written(struct lpi_fuse_request *request)
 	}
 	if (r >= 0)
 		request->at += request->changes[LPI_FUSE_CHANGE_DATA].data.length;
-	/* Of what the kernel writes back nobody hears how much it was. And of a direct write that
-	 * came short it says EIO to the program, which is not what is wrong with a full store. */
+	/* After a write-back no program learns how much was written. And if a direct write comes
+	 * short, the kernel tells the program EIO, which is misleading for a full store. */
 	bool is_answer = request->at > 0 && (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
 			 !may_be_split(request);
 	if (r >= 0 && request->at < in->size)
@@ -398,11 +400,11 @@ static void has_written(struct lpi_fuse_request *request)
 	uint32_t size = request->message.in.write.size;
 	int r = request->op.result;
 	request->left = LP_FUSE_WRITE_MAX;
-	/* What is appended overwrites nothing. */
+	/* An append overwrites nothing. */
 	if (r == -ENOSPC && lpi_fuse_write_offset(request) != LP_STORE_APPEND &&
 	    make_smaller(request, size)) {
 		if (!is_adopted(request))
-			sum_own(request); /* if it did not come so far */
+			sum_own(request); /* if the checksums were not made yet */
 		request->is_impatient = true;
 		write_part(request);
 	} else if (r < 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a write that finds no space is tried in smaller parts, and nothing that was refused is
- * tried again as it was: on a full store each try takes its time, and all writers of a file wait
- * for it. Method: a store that refuses each write over a limit, or of one range, and notes what it
- * is asked for. Writes and copies of many sizes, with all limits. */
+/* Goal: a write that finds no space is tried in smaller parts, and no refused size is tried again.
+ * On a full store each try takes its time, and all writers of a file wait for it. Method: a store
+ * that refuses each write over a limit, or of one range, and notes all writes. Writes and copies of
+ * many sizes, with all limits. */
 #include "fuse/model/machine_test.h"
 
 #include "store/store_kinds.h"
@@ -24,9 +24,9 @@ static struct {
 	struct lpi_store_calls calls;
 	struct lp_reactor *reactor;
 	struct lp_task task;
-	struct lp_store_op *refused; /* to be completed by the task */
-	uint64_t limit;              /* longer writes are refused; 0: it is not there */
-	uint64_t from;               /* as are those that begin here or behind it */
+	struct lp_store_op *refused; /* completed by the task */
+	uint64_t limit;              /* longer writes are refused; 0: no limit */
+	uint64_t from;               /* writes that begin here or later are refused, too */
 	struct note notes[NOTES_MAX];
 	uint32_t note_cnt;
 } gate;
@@ -98,7 +98,7 @@ static void close_gate(uint64_t limit, uint64_t from)
 	gate.note_cnt = 0;
 }
 
-/* What is tried next after a refusal begins at the same place, and is smaller. */
+/* The next try after a refusal begins at the same place, and is smaller. */
 static void expect_smaller(void)
 {
 	for (uint32_t i = 1; i < gate.note_cnt; i++) {
@@ -159,7 +159,7 @@ static void test_parts(void **state)
 	machine_free(machine);
 }
 
-/* Nothing is taken at all: it is refused after three tries, those of all sizes that there are. */
+/* All writes are refused: three tries, of all sizes that there are. */
 static void test_no_space(void **state)
 {
 	struct lpi_machine *machine = machine_new();
@@ -183,8 +183,8 @@ static void test_no_space(void **state)
 	machine_free(machine);
 }
 
-/* The last part is shorter than others. It is refused, and then it is not tried again in the name
- * of a smaller size. What is before it has been written, and is what the program hears of. */
+/* The last part is shorter than others. If it is refused, it is not tried again under a smaller
+ * size. The data before it has been written, and the program gets its length. */
 static void test_last_part(void **state)
 {
 	static const uint32_t lasts[] = {PAGE, 3 * PAGE, 10 * PAGE};
@@ -216,7 +216,7 @@ static int copy(struct lpi_kernel *kernel, uint64_t from, uint64_t to, uint64_t 
 	return lpi_kernel_ask(kernel);
 }
 
-/* A copy tells how much it was, and the kernel asks for the rest. It ends where the source does,
+/* A copy answers its length, and the kernel asks for the rest. It ends where the source does,
  * wherever it was to end. */
 static void copy_below(struct lpi_kernel *kernel, const uint64_t *nodes, uint32_t size,
 		       uint64_t length)

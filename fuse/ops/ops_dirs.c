@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading directories.
  *
- * The kernel's offsets: 0 is the beginning, 1 is behind ".", 2 behind "..". An entry's is what the
- * handle's reading makes of it (fuse/reading.h) and 2: an answer is one range of names after the
- * other, each in the order of insertion, until it is full. The range that is open is listed by
- * name, as much as there is room for, and ends there; those before it are read in the order of the
- * cookies.
+ * The kernel's offsets: 0 is the beginning, 1 is behind ".", 2 behind "..". An entry's offset is 2
+ * plus the offset of the handle's reading (fuse/reading.h). An answer has one range of names after
+ * the other, each in the order of insertion, until it is full. The open range is listed by name, up
+ * to the room of the answer, and ends there. Earlier ranges are read in the order of the cookies.
  *
- * A handle without a reading, for there are so many only, is read in the order of the cookies from
- * beginning to end, so an offset is a cookie (rule N4) and 2. That needs nothing remembered, and
- * takes one walk through the directory for each answer. */
+ * The number of readings is limited. A handle without one is read in the order of the cookies from
+ * beginning to end, so an offset is 2 plus a cookie (rule N4). That needs no memory, but one walk
+ * through the directory for each answer. */
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
@@ -22,7 +21,7 @@
 #define DOTS      2u
 #define ROOM      LP_BUF_MEDIUM
 #define REPLY_MAX LP_BUF_MEDIUM
-/* Of an answer: less is too little for an entry with attributes and the longest name. */
+/* Room of an answer. Less is too little for an entry with attributes and the longest name. */
 #define ANSWER_MIN 512u
 
 static struct lp_buf *answer_of(const struct lpi_fuse_request *request)
@@ -99,7 +98,7 @@ static struct page page_of(const struct lpi_fuse_request *request)
 			     .is_plus = request->message.header.opcode == FUSE_READDIRPLUS};
 }
 
-/* The next inode that was held for the answer and that the kernel does not hear of. */
+/* The next inode that was held for the answer, but is not in it. */
 static bool next_untold(struct lpi_fuse_request *request, struct lp_ino *ret_ino)
 {
 	struct fuse_direntplus plus;
@@ -148,7 +147,8 @@ static void answer_page(struct lpi_fuse_request *request)
 	end_page(request, lpi_fuse_tell(request, answer_of(request)->data, request->count));
 }
 
-/* Of a reading the first answer counts; with strictatime each does. */
+/* Whether the read sets the access time: with a reading the first answer does, with strictatime
+ * each one. */
 static bool counts(const struct lpi_fuse_request *request)
 {
 	uint32_t atimes = lpi_fuse_atimes(request->channel);
@@ -215,8 +215,8 @@ static uint64_t insertion_of(const struct lp_ns_item *item)
 	return item->cookie & ((UINT64_C(1) << LP_INO_SHARD_SHIFT) - 1);
 }
 
-/* Adds what was listed, of which the last one told is where the reading is then; false: there was
- * no room for all of it. */
+/* Adds listed entries. The reading's position moves to the last one added. False: there was no room
+ * for all of them. */
 static bool add_listed(struct lpi_fuse_request *request, struct lp_bytes *ret_highest)
 {
 	struct lpi_reading *reading = request->reading;
@@ -248,7 +248,7 @@ static void next_range(struct lpi_reading *reading)
 	reading->behind = 0;
 }
 
-/* The open range ends with the last of the names that were listed. */
+/* Ends the open range with the last listed name. */
 static int end_open_range(struct lpi_reading *reading, const struct lp_ns_op *op,
 			  struct lp_bytes highest)
 {
@@ -267,7 +267,7 @@ static void open_range_listed(struct lpi_fuse_request *request)
 	const struct lp_ns_op *op = &request->op;
 	struct lp_bytes highest = {0};
 	bool has_room = add_listed(request, &highest);
-	LP_ASSERT(has_room); /* the namespace was told how much there is */
+	LP_ASSERT(has_room); /* the namespace was told how much room there is */
 	if (highest.len == 0 && op->readdir.more) {
 		finish(request, request->count > 0 ? 0 : -EINVAL);
 	} else if (end_open_range(reading, op, highest) < 0) {
@@ -297,7 +297,8 @@ static void ranges_listed(struct lpi_fuse_request *request)
 		finish(request, op->result);
 		return;
 	}
-	/* As many have been made in one directory: what they are would not fit into an offset. */
+	/* So many entries have been made in the directory that insertion numbers do not fit into an
+	 * offset. */
 	if (op->readdir.before >> LPI_READING_INSERTION_BITS != 0) {
 		finish(request, -EOVERFLOW);
 		return;
@@ -391,7 +392,7 @@ uint64_t lpi_fuse_begin_reading(struct lpi_fuse_request *request)
 	return lpi_readings_open(&request->channel->readings, lpi_fuse_own(request));
 }
 
-/* Whichever channel opened it. */
+/* The table of the channel that opened the directory. */
 static struct lpi_readings *readings_of(const struct lpi_fuse_request *request, uint64_t handle)
 {
 	struct lp_fuse_channel *channel = request->channel;
@@ -412,7 +413,7 @@ void lpi_fuse_releasedir(struct lpi_fuse_request *request)
 	lpi_fuse_release(request);
 }
 
-/* -EBADF: no such handle, or somebody reads with it already. */
+/* -EBADF: there is no such handle, or another request reads with it. */
 static int take_reading(struct lpi_fuse_request *request)
 {
 	uint64_t handle = request->message.in.read.fh;
@@ -447,7 +448,7 @@ void lpi_fuse_readdir(struct lpi_fuse_request *request)
 	} else if (in->offset >= DOTS) {
 		begin_list(request);
 	} else {
-		/* ".." is one of the first. */
+		/* ".." may have to be listed. */
 		lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_own(request);
 		lpi_fuse_submit(request, parent_known);
 	}

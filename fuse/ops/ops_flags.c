@@ -4,13 +4,13 @@
  * The kernel asks for them by two pairs of ioctls, FS_IOC_GETFLAGS and FS_IOC_SETFLAGS, and
  * FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR, which say the same. Before it sets any it reads them by
  * the second pair. It checks that the caller owns the inode, and has CAP_LINUX_IMMUTABLE in the
- * first user namespace if one of the two flags changes. A kernel before 5.13 checks neither, so
- * that is not relied on: only user 0, as the mount's connection counts users, changes them.
+ * first user namespace if one of the two flags changes. A kernel before 5.13 checks neither, so we
+ * do not rely on it: only user 0, as the mount's connection counts users, changes them.
  *
- * The kernel does not know the flags, and asks us for whatever they might forbid. What it does by
- * itself is to change pages, of a file that was mapped or opened before the flag was set. So what
- * is dirty is written first, as ext4 does it. What is changed in such a page later the store
- * refuses, and who syncs is told. If too many want pages written at once the answer is EBUSY. */
+ * The kernel does not know the flags, and asks us for all operations that they might forbid, except
+ * one: it changes pages of a file that was mapped or opened before the flag was set. So dirty pages
+ * are written first, as ext4 does it. The store refuses later changes of such a page, and the next
+ * fsync fails. If too many requests want pages written at once the answer is EBUSY. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -92,8 +92,8 @@ static void answer_set(struct lpi_fuse_request *request)
 	lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
-/* The kernel takes an ioctl for no change of attributes, but ctime is now: it is told to forget
- * them. No page is at the offset. */
+/* The kernel takes an ioctl for no change of attributes, but ctime has changed. So it is told to
+ * forget the attributes. There is no page at the offset. */
 static void was_set(struct lpi_fuse_request *request)
 {
 	if (request->op.result < 0)
@@ -103,7 +103,7 @@ static void was_set(struct lpi_fuse_request *request)
 		answer_set(request);
 }
 
-/* Whoever keeps something by a flag wants that kept: it is durable at once. */
+/* A flag protects a file, so it is durable at once. */
 static void set_now(struct lpi_fuse_request *request)
 {
 	const struct fuse_in_header *header = &request->message.header;
@@ -167,7 +167,7 @@ static void set_by_xattr(struct lpi_fuse_request *request)
 			     pick(xattr.fsx_xflags, FS_XFLAG_APPEND, LP_INODE_FLAG_APPEND));
 }
 
-/* No other ioctl of files is known here. ENOSYS would be taken for "none at all". */
+/* No other ioctl of files is known here. The answer ENOSYS would mean "none at all". */
 void lpi_fuse_ioctl(struct lpi_fuse_request *request)
 {
 	switch (request->message.in.ioctl.cmd) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: flags that keep changes away are told and set by both pairs of ioctls, by root only, and
- * hold for what is opened and for what was open before. Method: a machine with two channels, asked
- * as the kernel asks. */
+/* Goal: flags that forbid changes are read and set by both pairs of ioctls, set by root only, and
+ * hold for new and for existing handles. Method: a machine with two channels, asked as the kernel
+ * asks. */
 #include <errno.h>
 #include <linux/falloc.h>
 #include <linux/fiemap.h>
@@ -122,7 +122,7 @@ static void check_told(struct lpi_kernel *kernel, uint64_t node)
 		lp_test_ok(set_flags(kernel, node, 0));
 		lp_test_ok(set_xattr(kernel, node, (struct fsxattr){.fsx_xflags = xflags[i]}));
 		assert_int_equal(get_flags(kernel, node), flags[i]);
-		/* What is as it was may be set by whom the kernel lets. */
+		/* Unchanged flags may be set by any caller that the kernel allows. */
 		lp_test_ok(set_as(kernel, node, USER, flags[i]));
 		lp_test_err(-EPERM, set_as(kernel, node, USER, flags[i] ^ FS_APPEND_FL));
 		lp_test_err(-EPERM, set_as(kernel, node, USER, flags[i] ^ FS_IMMUTABLE_FL));
@@ -253,7 +253,7 @@ static void test_held(void **state)
 	assert_int_equal(lpi_machine_attrs(machine, file.node).size_bytes, 100);
 	lp_test_ok(set_flags(kernel, file.node, 0));
 	lp_test_ok(lpi_kernel_truncate(kernel, file.node, 3));
-	/* Who was not let in has nothing open: with the last one who was it goes. */
+	/* The refused caller has no handle: the file goes with the last handle. */
 	lpi_kernel_release(kernel, FUSE_RELEASE, file.node);
 	lp_test_err(-EINVAL, release_again(kernel, file.node));
 	lp_test_ok(lpi_kernel_remove(kernel, FUSE_UNLINK, 1, "file"));
@@ -261,7 +261,7 @@ static void test_held(void **state)
 	lpi_machine_free(machine);
 }
 
-/* In a directory with a flag nothing goes, and that is said before it is said that it is full. */
+/* In a directory with a flag no entry can be removed, and this is reported before "not empty". */
 static void test_full(void **state)
 {
 	static const uint32_t flags[] = {FS_IMMUTABLE_FL, FS_APPEND_FL};
@@ -284,7 +284,7 @@ static void test_full(void **state)
 	lpi_machine_free(machine);
 }
 
-/* What is kept by a flag is kept from the answer on, also if the power goes then. */
+/* A flag protects from the answer on, also if the power fails then. */
 static void test_durable(void **state)
 {
 	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(2));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel has forgotten: how often it was told of an inode's number is counted with the
- * inode (rule N5), and given back here, or when an answer did not reach it.
+/* Forgets of the kernel. Each inode counts how often the kernel was told its number (rule N5). The
+ * count is given back here, or when an answer did not reach the kernel.
  *
- * A batch may be as long as a write: its items stay where they landed, two in the message's head
- * and the others in buffers, whose lengths are multiples of an item's, and are taken some at a
+ * A batch may be as long as a write. Its items stay where they landed: two in the message's head
+ * and the others in buffers, whose lengths are multiples of an item's. They are taken a few at a
  * time. */
 #include <string.h>
 
@@ -36,7 +36,7 @@ static struct fuse_forget_one item_at(const struct lpi_fuse_request *request, ui
 	return item;
 }
 
-/* request->count of them have been taken. */
+/* request->count items have been taken. */
 static void forget_more(struct lpi_fuse_request *request)
 {
 	uint32_t left = request->message.in.batch_forget.count - request->count;

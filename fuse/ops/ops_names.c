@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names: look up, make, remove, rename, link.
  *
- * Permissions have been checked by the kernel. What it leaves to us of making something is what a
- * directory gives to what is made in it, so that is looked at first: its group and the bit that
- * says so, if it has the set-group-id bit; its default access list. */
+ * Permissions have been checked by the kernel. It leaves to us the attributes that a new inode
+ * inherits from its directory, so the directory is looked at first. If it has the set-group-id bit,
+ * a new inode gets its group, and a new directory the bit. It also gives its default access list.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -24,7 +25,7 @@ static void found(struct lpi_fuse_request *request)
 	uint64_t entry_ns = lpi_fuse_entry_ns(request);
 	const struct fuse_entry_out none = {.entry_valid = entry_ns / LP_NS_PER_S,
 					    .entry_valid_nsec = (uint32_t)(entry_ns % LP_NS_PER_S)};
-	/* In a directory that is gone nothing is, and nothing can be made. */
+	/* A removed directory has no entries, and none can be made in it. */
 	int r = op->result == -ESTALE ? -ENOENT : op->result;
 	if (r >= 0)
 		lpi_fuse_answer_entry(request, &op->lookup.found);
@@ -34,7 +35,7 @@ static void found(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, r);
 }
 
-/* "." and ".." are asked for by who has nothing but a number: a server of NFS. */
+/* A caller that has only a number, such as an NFS server, looks up "." and "..". */
 
 static void dot_found(struct lpi_fuse_request *request)
 {
@@ -103,8 +104,8 @@ static void made_open(struct lpi_fuse_request *request)
 	const struct lp_ns_op *op = &request->op;
 	struct lp_ino ino = op->make.found.ino;
 	int r = op->result;
-	/* The kernel thought that there was none, and so has checked nobody's right to open it: it
-	 * shall look again. */
+	/* The kernel thought that there was no such name, so it has not checked the caller's right
+	 * to open it. It must look the name up again. */
 	if (r == -EEXIST && (request->message.in.create.flags & O_EXCL) == 0)
 		r = -ESTALE;
 	if (r < 0) {
@@ -149,7 +150,7 @@ static void make(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, is_create ? made_open : made);
 }
 
-/* Without a default list the mask of the process counts, which the kernel leaves to us. */
+/* Without a default list the umask of the process counts, which the kernel leaves to us. */
 static uint32_t umask_of(const struct lp_fuse_message *message)
 {
 	switch (message->header.opcode) {
@@ -164,7 +165,7 @@ static uint32_t umask_of(const struct lp_fuse_message *message)
 	}
 }
 
-/* The list of what is new is behind the default one in the room. */
+/* In the room, the new inode's list is behind the default list. */
 static void inherit(struct lpi_fuse_request *request, uint32_t len)
 {
 	uint8_t *acl = request->room->data + len;
@@ -189,7 +190,7 @@ static void list_known(struct lpi_fuse_request *request)
 	const struct lp_store_op *op = &request->op.store.op;
 	uint32_t len = op->get.value_len;
 	int r = request->op.result;
-	/* At first only asked whether there is one. */
+	/* The first call only asks whether there is a list. */
 	if (r == -ERANGE && request->room == NULL) {
 		struct lp_buf *room = lpi_fuse_room(request, LP_BUF_MEDIUM, list_known);
 		if (room != NULL)
@@ -282,8 +283,9 @@ static void keeper_known(struct lpi_fuse_request *request)
 	lpi_fuse_answer(request, keeps ? -EPERM : -ENOTEMPTY);
 }
 
-/* A directory that cannot go, for there are names in it. If the one that it is in is immutable or
- * append-only, Linux says that first. The namespace looks at that later, so it is asked for. */
+/* A directory cannot be removed because it has entries. If its parent is immutable or append-only,
+ * Linux reports that first. The namespace checks that later, so the parent's flags are read here.
+ */
 static void answer_gone(struct lpi_fuse_request *request, struct lp_ino dir)
 {
 	if (request->op.result != -ENOTEMPTY) {
@@ -351,9 +353,9 @@ static void renamed(struct lpi_fuse_request *request)
 	answer_gone(request, renamed_to(request));
 }
 
-/* One that replaces something first makes the new content durable (rule M1). That needs nothing
- * done here: the inode that moves is changed with it (rule N3), so that its shard takes part, and
- * what was written to it is in the log before that. */
+/* A rename that replaces a file first makes the new content durable (rule M1). Nothing need be done
+ * here for that. The moved inode changes in the rename's transaction (rule N3), so its shard takes
+ * part, and earlier writes to it are in the log before that. */
 void lpi_fuse_rename(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges of files: fallocate, lseek for data and holes, copy_file_range.
  *
- * fallocate goes in steps of what one change may be long; it is not atomic, as everywhere. But one
- * that fails gives back what it took behind the file's end, where nobody sees it and nothing but a
- * truncation would free it. So before it begins it asks where the file ends, and where the first
- * block behind that is which was set aside before: up to there all is its own. (What it took
- * between such blocks stays.)
+ * fallocate goes in steps of one change's maximum length; it is not atomic, as on other file
+ * systems. If it fails, it gives back the blocks that it took behind the file's end. Users do not
+ * see them there, and only a truncation would free them. So before it begins it asks for the file's
+ * end, and for the first block behind the end that was set aside before. All blocks up to there are
+ * its own. (Blocks that it took between such blocks stay.)
  *
- * A copy does one step and says how far it came: whoever asked asks again. The step is a clone, by
- * reference, where both files are on one shard and the range is on the grid of blocks; else data is
- * read and written, and keeps its checksums if it keeps its place on the grid. A hole of the source
- * is one step up to the next data of either file, however long that is: it becomes a hole of the
- * target. */
+ * A copy does one step and answers how far it came; the caller asks again for the rest. The step is
+ * a clone, by reference, if both files are on one shard and the range is on the grid of blocks.
+ * Otherwise data is read and written, and keeps its checksums if it keeps its place on the grid. A
+ * hole of the source is one step up to the next data of either file, however long that is: it
+ * becomes a hole of the target. */
 #include <errno.h>
 #include <linux/falloc.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 
 #define BLOCK_BYTES 4096u
 #define COPIED_MAX  (UINT64_C(1) << 30) /* of holes, in one step of a copy */
-#define LOOKS_MAX   16u                 /* for blocks that were set aside before */
+#define LOOKS_MAX   16u                 /* searches for blocks that were set aside before */
 #define KNOWN_MODES                                                                                \
 	((uint32_t)FALLOC_FL_KEEP_SIZE | (uint32_t)FALLOC_FL_PUNCH_HOLE |                          \
 	 (uint32_t)FALLOC_FL_ZERO_RANGE)
@@ -35,7 +35,7 @@ static int gone(int err)
 
 /* --- Fallocate -------------------------------------------------------------------------------- */
 
-/* at and left are what is still to be done; zeroing goes over the range twice. */
+/* at and left are the part still to be done; zeroing goes over the range twice. */
 
 static void go_on(struct lpi_fuse_request *request);
 static void next_range(struct lpi_fuse_request *request);
@@ -46,9 +46,9 @@ static void answer_failed(struct lpi_fuse_request *request)
 	lpi_fuse_answer(request, gone(request->op.result));
 }
 
-/* The steps before stand, but the kernel takes an error for nothing changed: it keeps the pages,
- * and the attributes, of before. So it is told first that they are to go; if too many are at that
- * it is not. */
+/* The earlier steps stay, but the kernel takes an error to mean that nothing changed, and keeps old
+ * pages and attributes. So it is first told to drop them, unless too many requests do so already.
+ */
 static void fail_range(struct lpi_fuse_request *request)
 {
 	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
@@ -78,8 +78,8 @@ static void given_back(struct lpi_fuse_request *request)
 	fail_range(request);
 }
 
-/* A step of it. Whoever has made the file longer meanwhile may have written there: then the rest
- * stays. */
+/* Gives back a step's blocks. If another caller has made the file longer meanwhile, it may have
+ * written there, so the rest stays. */
 static void give_back(struct lpi_fuse_request *request)
 {
 	struct lp_change *changes = request->changes;
@@ -94,7 +94,7 @@ static void give_back(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, given_back);
 }
 
-/* The last step may have done a part of what it should. */
+/* The failed step may have done a part of its work. */
 static void fail_step(struct lpi_fuse_request *request)
 {
 	request->given_up = request->op.result;
@@ -105,7 +105,7 @@ static void fail_step(struct lpi_fuse_request *request)
 	given_back(request);
 }
 
-/* All of it is done, and durable if it is to be: what is left is as behind a write. */
+/* All of the range is done, and durable if it must be. The end is as for a write. */
 static void end_range(struct lpi_fuse_request *request)
 {
 	if (lpi_fuse_is_dsync(request) && !request->channel->options.behaviour.sync)
@@ -117,7 +117,7 @@ static void end_range(struct lpi_fuse_request *request)
 static void was_extended(struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
-	/* It is as long already. */
+	/* The file is that long already. */
 	if (r == -ECANCELED)
 		r = 0;
 	request->op.result = r;
@@ -127,8 +127,8 @@ static void was_extended(struct lpi_fuse_request *request)
 		end_range(request);
 }
 
-/* Whoever makes it longer meanwhile through the other door must not lose that, so the size is
- * looked at by a guard: the change itself. */
+/* Another caller may make the file longer meanwhile through the other door, and that must not be
+ * lost. So the change itself guards the size. */
 static void make_longer(struct lpi_fuse_request *request)
 {
 	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
@@ -184,7 +184,7 @@ static void space_found(struct lpi_fuse_request *request)
 		fail_range(request);
 		return;
 	}
-	if (request->op.result < 0 || found >= end) { /* there is nothing behind */
+	if (request->op.result < 0 || found >= end) { /* no block is behind it */
 		request->op.result = 0;
 		request->left = 0;
 		range_done(request);
@@ -195,7 +195,7 @@ static void space_found(struct lpi_fuse_request *request)
 	next_range(request);
 }
 
-/* A step of what holds nothing costs a change all the same, and a range can have a million. */
+/* A step over an empty range costs a change all the same, and a range can have a million. */
 static void go_on(struct lpi_fuse_request *request)
 {
 	struct lp_ino ino = lpi_fuse_node(request);
@@ -222,7 +222,7 @@ static void seek_space(struct lpi_fuse_request *request, bool hole, lpi_fuse_ste
 	lpi_fuse_submit(request, next);
 }
 
-/* Where blocks end that were set aside before. */
+/* The end of the blocks that were set aside is known. */
 static void free_found(struct lpi_fuse_request *request)
 {
 	const struct lp_store_op *op = &request->op.store.op;
@@ -233,10 +233,11 @@ static void free_found(struct lpi_fuse_request *request)
 		look_behind_end(request);
 		return;
 	}
-	next_range(request); /* it will give nothing back */
+	next_range(request); /* it will not give back any block */
 }
 
-/* Where they begin. None: up to its end all will be its own. */
+/* The beginning of blocks that were set aside is known. If there are none, all blocks up to the
+ * range's end will be its own. */
 static void space_behind_found(struct lpi_fuse_request *request)
 {
 	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
@@ -257,7 +258,7 @@ static void look_behind_end(struct lpi_fuse_request *request)
 {
 	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
 	request->taken_to = in->offset + in->length;
-	/* What is zeroed is freed before it is set aside anew: all will be its own. */
+	/* A zeroed range is freed before it is set aside anew, so all blocks will be its own. */
 	if (request->taken_from >= request->taken_to || request->is_punching)
 		next_range(request);
 	else
@@ -272,7 +273,7 @@ static void size_found(struct lpi_fuse_request *request)
 		return;
 	}
 	request->size_bytes = request->op.stat.found.attrs.size_bytes;
-	/* A block that is only half behind the end, or in the range, stays. */
+	/* A block that is only partly behind the end, or in the range, stays. */
 	request->taken_from = lp_align_up(LP_MAX(in->offset, request->size_bytes), BLOCK_BYTES);
 	look_behind_end(request);
 }
@@ -341,7 +342,7 @@ static void end_known(struct lpi_fuse_request *request)
 		lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
-/* Anything may be data that the kernel holds back. */
+/* The whole file may be data that the kernel holds back. */
 static void call_all_data(struct lpi_fuse_request *request)
 {
 	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
@@ -360,8 +361,8 @@ void lpi_fuse_lseek(struct lpi_fuse_request *request)
 {
 	const struct fuse_lseek_in *in = &request->message.in.lseek;
 	struct lp_ino ino = lpi_fuse_node(request);
-	/* Data that the kernel still holds back would be taken for a hole. It then calls all of a
-	 * file data. */
+	/* Data that the kernel still holds back would look like a hole. So the whole file is
+	 * reported as data. */
 	if (request->channel->options.behaviour.writeback) {
 		lpi_fuse_answer(request, -ENOSYS);
 		return;
@@ -401,7 +402,7 @@ static void copy_synced(struct lpi_fuse_request *request)
 		answer_copied(request);
 }
 
-/* As a write ends: the change itself is durable already, if it is to be. */
+/* Ends as a write does: the change itself is durable already, if it must be. */
 static void end_copy(struct lpi_fuse_request *request)
 {
 	if (lpi_fuse_is_dsync(request) && !request->channel->options.behaviour.sync)
@@ -423,14 +424,14 @@ static void end_source(struct lpi_fuse_request *request)
 static uint64_t copy_length(const struct lpi_fuse_request *request)
 {
 	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
-	/* Not over a boundary of the grid more than a write may have pieces. */
+	/* At most as many pieces on the grid as a write may have. */
 	uint64_t most = LP_FUSE_WRITE_MAX >> 2 * request->tries;
 	uint64_t length = LP_MIN(in->len, most - in->off_out % BLOCK_BYTES);
 	return LP_MIN(length, request->limit - in->off_in);
 }
 
-/* On a full store less at a time may be possible, as with any write. What was refused is never
- * tried again as it was. */
+/* A full store may have space for a smaller copy, as for any write. A refused size is never tried
+ * again. */
 static void copy_written(struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
@@ -489,7 +490,7 @@ static void read_source(struct lpi_fuse_request *request)
 	op->complete = copy_read;
 	op->store.ino = lpi_fuse_own(request);
 	op->store.op.opcode = LP_STORE_READ;
-	op->store.op.sees_ordered = true; /* it goes where it is not durable either */
+	op->store.op.sees_ordered = true; /* the target's data is not durable yet either */
 	op->store.op.read.ino = lpi_fuse_own(request);
 	op->store.op.read.offset = in->off_in;
 	op->store.op.read.length = length;
@@ -513,7 +514,7 @@ static void cloned(struct lpi_fuse_request *request)
 		end_copy(request);
 }
 
-/* How much of it may be a clone, as the store says: whole blocks, or up to where both files end. */
+/* How long a clone may be by the store's rules: whole blocks, or up to where both files end. */
 static uint64_t clone_length(const struct lpi_fuse_request *request, uint64_t source_bytes,
 			     uint64_t target_bytes)
 {
@@ -552,7 +553,7 @@ static void target_size_known(struct lpi_fuse_request *request)
 	lpi_fuse_change_submit(request, lpi_fuse_kills(request), cloned);
 }
 
-/* By reference what can be; data up to the limit. */
+/* Clones if possible; otherwise copies data up to the limit. */
 static void copy_data(struct lpi_fuse_request *request)
 {
 	if (!is_on_one_shard(request)) {
@@ -563,7 +564,8 @@ static void copy_data(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, target_size_known);
 }
 
-/* A file that was shorter is as long as what was copied; one that is as long already will do. */
+/* The target was shorter and now ends with the copied range. A target that is long enough already
+ * will do. */
 static void hole_extended(struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
@@ -590,8 +592,8 @@ static void hole_punched(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, hole_extended);
 }
 
-/* Where the target has no data there is nothing to be punched, and a block of it stands for all:
- * for the times, and the privileges that a change takes. */
+/* Where the target has no data nothing is punched. One block then stands for the range, to change
+ * the times and take the privileges. */
 static void target_data_found(struct lpi_fuse_request *request)
 {
 	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
@@ -624,7 +626,7 @@ static void seek_in(struct lpi_fuse_request *request, struct lp_ino ino, uint64_
 	lpi_fuse_submit(request, next);
 }
 
-/* Data is not read beyond its end, or holes would become blocks of zeros. */
+/* Does not read beyond the data's end, because holes would become blocks of zeros. */
 static void source_hole_found(struct lpi_fuse_request *request)
 {
 	if (request->op.result == 0)

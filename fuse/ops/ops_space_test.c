@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a hole that is punched over all that a file may be costs what the file has, not what it
- * might have (P5), and leaves nothing. A fallocate that finds no space gives back what it took
- * behind the file's end, and nothing else. A copy of holes costs by what there is between them.
- * Method: a file of a few pages far apart, some set aside behind its end; the turns until a punch
- * of the largest range is answered. A small device, and fallocates of more than it has. */
+/* Goal: the cost of punching a hole over the largest range depends on the file's data, not on the
+ * range (P5), and no data is left. A fallocate that finds no space gives back the blocks that it
+ * took behind the file's end, and nothing else. The cost of copying holes depends on the data
+ * between them. Method: a file of a few pages far apart, some set aside behind its end; the turns
+ * until a punch of the largest range is answered. A small device, and fallocates of more than it
+ * has. */
 #include <linux/falloc.h>
 
 #include "fuse/model/machine_test.h"
@@ -68,7 +69,7 @@ static void test_huge_punch(void **state)
 
 #define TOO_MUCH (UINT64_C(1) << 40)
 
-/* The file has so many pages, once what was freed has been. */
+/* Expects so many pages in the file, once the freed ones are free. */
 static void expect_pages(struct lpi_machine *machine, uint64_t node, uint64_t pages)
 {
 	struct lpi_kernel *kernel = &machine->kernels[0];
@@ -86,7 +87,7 @@ static void test_gives_back(void **state)
 	memset(page, 7, sizeof(page));
 	uint64_t node = lpi_kernel_create(kernel, FUSE_CREATE, 1, "a").node;
 	lp_test_ok(lpi_kernel_write(kernel, node, 0, page, PAGE));
-	/* What was set aside before stays; and what lies before that. */
+	/* Blocks set aside before stay, and so do those in front of them. */
 	lp_test_ok(allocate(kernel, node, FALLOC_FL_KEEP_SIZE, PAGE, 3 * PAGE));
 	lp_test_ok(allocate(kernel, node, FALLOC_FL_KEEP_SIZE, 10 * PAGE, PAGE));
 	const uint32_t modes[] = {0, FALLOC_FL_KEEP_SIZE};
@@ -106,7 +107,7 @@ static void test_gives_back(void **state)
 		lp_test_err(-ENOSPC, allocate(kernel, other, modes[i], 2 * PAGE, TOO_MUCH));
 		expect_pages(machine, other, 1);
 	}
-	/* So there is room for somebody else. */
+	/* So there is room for another file. */
 	lp_test_ok(allocate(kernel, other, 0, 0, 8 * PAGE));
 	expect_pages(machine, other, 8);
 	lpi_kernel_release(kernel, FUSE_RELEASE, node);
@@ -119,7 +120,7 @@ static void test_gives_back(void **state)
 #define LENGTH    (APART * PLACES + 1000)
 #define STEPS_MAX (UINT64_C(4) * PLACES + LENGTH / (UINT64_C(1) << 30) + 8)
 
-/* Of it what one request copies. */
+/* One request of a copy. */
 static uint64_t copy_some(struct lpi_kernel *kernel, uint64_t from, uint64_t to, uint64_t at)
 {
 	const struct fuse_copy_file_range_in in = {
@@ -145,8 +146,8 @@ static uint64_t place(uint32_t idx)
 	return idx * APART + (idx == 0 ? 0 : APART / 2);
 }
 
-/* A copy of holes costs by what there is between them, on one shard as over two; it has the same
- * holes, also where the target had data. */
+/* The cost of copying holes depends on the data between them, on one shard as over two. The copy
+ * has the same holes, also where the target had data. */
 static void test_huge_copy(void **state)
 {
 	static uint8_t page[PAGE];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Extended attributes, and access control lists, which are some of them.
  *
- * The kernel has checked who may. It knows four kinds of names, and would refuse to read others
- * that the native door has set: those are not listed.
+ * The kernel has checked the caller's rights. It knows four kinds of names. The native door may
+ * have set others, which the kernel would refuse to read, so they are not listed.
  *
- * 'ls -l' asks for the label of each file, and the kernel keeps no answer: that is half of all
- * requests. Where the kernel has no SELinux nobody has a use for it. A program that hears that
- * labels are not supported does not ask for those of other files of the mount. So that is said of a
- * file without one, until the mount has seen the first label: then each is asked for. What has a
- * label always shows it. */
+ * 'ls -l' asks for the label of each file, and the kernel keeps no answer, so labels are half of
+ * its requests. A kernel without SELinux has no use for them. A program that is told that labels
+ * are not supported does not ask for those of other files of the mount. So this is the answer for a
+ * file without a label, until the mount has seen the first label. From then on each file is looked
+ * at. A file with a label always shows it. */
 #include <errno.h>
 #include <linux/limits.h>
 #include <linux/xattr.h>
@@ -22,7 +22,7 @@
 
 #define NO_RIGHTS 07000u /* of a mode: set-user-id, set-group-id, sticky */
 
-/* Somebody sets and removes them all the time: then he has won. */
+/* Others change the list all the time; after so many tries the request fails. */
 #define TRIES_MAX 8u
 
 static bool is_name(struct lp_bytes name, const char *text)
@@ -40,7 +40,7 @@ static bool is_label(struct lp_bytes name)
 	return is_name(name, XATTR_NAME_SELINUX);
 }
 
-/* Of all channels: a label is as good as any other. */
+/* The flag of all channels, because a label may be on any file. */
 static _Atomic bool *has_labels(const struct lpi_fuse_request *request)
 {
 	return &request->channel->peers[0]->has_labels;
@@ -66,21 +66,21 @@ static bool is_list(struct lp_bytes name)
 
 static bool is_known(const struct lpi_fuse_request *request, struct lp_bytes name)
 {
-	/* Only the mighty see what is trusted. */
+	/* Only privileged callers see trusted attributes. */
 	if (begins_with(name, XATTR_TRUSTED_PREFIX))
 		return request->message.header.uid == 0;
 	return begins_with(name, XATTR_USER_PREFIX) || begins_with(name, XATTR_SECURITY_PREFIX) ||
 	       is_list(name);
 }
 
-/* The kind of a name, and nothing behind it. */
+/* Whether the name is only the prefix of a kind. */
 static bool is_kind_alone(struct lp_bytes name)
 {
 	return is_name(name, XATTR_USER_PREFIX) || is_name(name, XATTR_TRUSTED_PREFIX) ||
 	       is_name(name, XATTR_SECURITY_PREFIX);
 }
 
-/* In any other kind nothing can be kept from here. */
+/* Attributes of any other kind cannot be set from here. */
 static bool refuse_name(struct lpi_fuse_request *request)
 {
 	struct lp_bytes name = request->message.names[0];
@@ -142,8 +142,8 @@ void lpi_fuse_getxattr(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, got);
 }
 
-/* A page of the store's at a time comes to the beginning of the room; names are gathered behind.
- * There are few of large rooms, so who has that many names that he needs one begins again. */
+/* A page of the store at a time comes to the beginning of the room. Names are gathered behind it.
+ * Large rooms are few, so a request with names for one begins again in it. */
 #define PAGE_BYTES 8192u
 
 static_assert(LP_BUF_LARGE - PAGE_BYTES >= XATTR_LIST_MAX, "all that may be listed has room");
@@ -158,7 +158,7 @@ static void list_in_large_room(struct lpi_fuse_request *request)
 		list_page(request);
 }
 
-/* So many names have no room: in the next larger one, or at all. */
+/* The names do not fit: begins again in the next larger room, or fails. */
 static void have_no_room(struct lpi_fuse_request *request)
 {
 	if (request->room->bytes >= LP_BUF_LARGE) {
@@ -251,7 +251,7 @@ static void set_value(struct lpi_fuse_request *request, uint32_t idx)
 {
 	const struct lp_fuse_message *message = &request->message;
 	struct lp_change *change = change_of(request, idx, LP_CHANGE_XATTR_SET);
-	/* A value of no bytes is one, too. */
+	/* A value of no bytes is allowed. */
 	const void *value = message->data == NULL ? (const void *)"" : message->data;
 	change->named.name = message->names[0];
 	change->named.value = (struct lp_bytes){value, message->data_bytes};
@@ -274,8 +274,9 @@ static void set_plain(struct lpi_fuse_request *request)
 
 static void look_at_mode(struct lpi_fuse_request *request);
 
-/* [guard: the bits that are no rights][the list][the mode]. Where the list says no more than a mode
- * there is to be none: it is removed, or a guard that there is none stands in its place. */
+/* [guard: the bits that are no rights][the list][the mode]. Where the list says no more than a
+ * mode, the file shall have no list: it is removed, or a guard that there is none stands in its
+ * place. */
 #define ACL_MODE 0u
 #define ACL_LIST 1u
 
@@ -306,8 +307,8 @@ static void submit_acl(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, acl_set);
 }
 
-/* An access list is the mode as well, but for the bits that are no rights: who changes those
- * through the other door meanwhile must not lose that. */
+/* An access list also sets the mode, except for the bits that are no rights. A change of those
+ * through the other door meanwhile must not be lost. */
 static void acl_mode_known(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;
@@ -349,7 +350,7 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 	if (refuse_name(request))
 		return;
 	note_name(request, message->names[0]);
-	/* As long as the kernel has them. */
+	/* The kernel's own limit. */
 	if (message->data_bytes > LP_NS_VALUE_MAX) {
 		lpi_fuse_answer(request, -E2BIG);
 		return;
@@ -368,7 +369,8 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 	}
 }
 
-/* Where there is no list the mode is one, and that cannot be removed: nothing is to be done. */
+/* Where there is no list, the mode acts as the list and cannot be removed: nothing is to be done.
+ */
 static void was_removed(struct lpi_fuse_request *request)
 {
 	if (request->op.result == -ENODATA && is_list(request->message.names[0]))

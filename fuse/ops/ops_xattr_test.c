@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: an access list that is set changes the mode's rights, and takes back no other bit of it
- * that somebody sets through the other door at that moment; names are listed as long as the kernel
- * takes the list.
- * Method: a machine with two channels, whose namespace is asked by the side at each turn of the
+/* Goal: a new access list changes the mode's rights, and reverts no other bit of it that is set
+ * through the other door at that moment. Names are listed as long as the kernel takes the list.
+ * Method: a machine with two channels; the namespace gets another operation at each turn of the
  * change. */
 #include <errno.h>
 #include <linux/limits.h>
@@ -33,7 +32,7 @@ static void send_list(struct lpi_kernel *kernel, uint64_t node, const void *list
 	lpi_kernel_send(kernel);
 }
 
-/* The mode loses its bits, and a list is set: so many turns later. */
+/* The mode loses its bits, and a list is set some turns later. */
 static void set_beside(struct lpi_machine *machine, uint64_t node, uint32_t turns, bool is_named)
 {
 	struct lpi_kernel *kernel = &machine->kernels[0];
@@ -88,7 +87,7 @@ static int list_names(struct lpi_kernel *kernel, uint64_t node, uint32_t size)
 	return lpi_kernel_ask(kernel);
 }
 
-/* There are so many names, each of which is told. */
+/* Expects cnt names, each of them listed. */
 static void are_listed(struct lpi_kernel *kernel, uint64_t node, uint32_t cnt)
 {
 	struct fuse_getxattr_out out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel lets only root have attributes of this kind. What is set is set for all channels: each
- * looks at it with each read, so an atomic is all it takes. */
+/* The kernel lets only root have attributes of this kind. A new setting is set for all channels.
+ * Each looks at it with each read, so an atomic is enough. */
 #include "fuse/ops/settings.h"
 
 #include <errno.h>

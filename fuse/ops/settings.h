@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mount's own attribute: what it says of itself, and what it can be told.
+/* The mount's own attribute: reports the mount's options and changes its access times.
  *
  * Threads: the channel's.
  * Blocking, memory: none.
@@ -28,10 +28,10 @@
 #define LPI_FUSE_ATIMES_EACH         "strictatime"
 #define LPI_FUSE_ATIMES_EACH_NO_DIRS "strictatime,nodiratime"
 
-/* Whether the request is about it, by its first name. */
+/* Whether the request's first name is this attribute. */
 bool lpi_fuse_is_settings(const struct lpi_fuse_request *request);
 void lpi_fuse_get_settings(struct lpi_fuse_request *request);
-/* -EINVAL: it is no such word. */
+/* -EINVAL: the value is none of the words. */
 void lpi_fuse_set_settings(struct lpi_fuse_request *request);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: the root's attribute says how the mount was made, and what is written to it counts for all
- * channels from then on; it is no attribute of anything else, and is not kept.
- * Method: a machine with two channels, one of which is told, while the other is read by. */
+/* Goal: the root's attribute has the mount's options, and a value written to it counts for all
+ * channels from then on. Other inodes do not have the attribute, and it is not stored.
+ * Method: a machine with two channels. One is told, and the other is read by. */
 #include "fuse/ops/settings.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static void test_said(void **state)
 	lp_test_ok(get(kernel, ROOT, 1000));
 	assert_int_equal(lpi_kernel_answer_len(kernel), len);
 	assert_memory_equal(lpi_kernel_answer(kernel, (size_t)len), wanted, (size_t)len);
-	/* Of anything else it is an attribute as others are. */
+	/* On any other inode it is an ordinary attribute. */
 	uint64_t dir = lpi_kernel_mkdir(kernel, ROOT, "dir");
 	lp_test_err(-ENODATA, get(kernel, dir, 1000));
 	lp_test_ok(set(kernel, dir, "any word"));
@@ -107,7 +107,7 @@ static void test_told(void **state)
 		assert_int_equal(counts(machine, FUSE_READ, file), words[i].of_files);
 		assert_int_equal(counts(machine, FUSE_READDIR, dir), words[i].of_dirs);
 	}
-	/* What is no such word changes nothing. */
+	/* A wrong word changes nothing. */
 	lp_test_err(-EINVAL, set(kernel, ROOT, "atimes"));
 	lp_test_err(-EINVAL, set(kernel, ROOT, "noatim"));
 	lp_test_err(-EINVAL, set(kernel, ROOT, ""));
