@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: more reads than the namespace has calls, each of which looks at an access time, all come to
- * an end, and so do copies that read and write; all count.
- * Method: a machine whose namespaces have few calls, and a kernel that asks for all of it at once.
+/* Goal: more reads than the namespace has calls, each of which looks at an access time, all end,
+ * and so do copies that read and write; all count.
+ * Method: a machine whose namespaces have few calls, and a kernel that sends all requests at once.
  */
 #include "fuse/carry.h"
 
@@ -49,7 +49,7 @@ static void send_read(struct world *world, uint32_t i)
 	lpi_kernel_send(kernel);
 }
 
-/* Not on the grid of the store's blocks: so it is read and written. */
+/* The copy is not on the grid of the store's blocks, so data is read and written. */
 static void send_copy(struct world *world, uint32_t i)
 {
 	const struct fuse_copy_file_range_in in = {

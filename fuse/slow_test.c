@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what of the mount was slow is remembered as of the native door: what it was, of what, how
- * it ended, and where its time went; with the descriptors and by io_uring.
- * Method: a machine in simulated time, in which nothing takes time but the device. */
+/* Goal: slow requests of the mount are remembered as those of the native door are: opcode, object,
+ * result, and the time in each state; with the descriptors and by io_uring.
+ * Method: a machine in simulated time, in which only the device takes time. */
 #include "fuse/model/machine_test.h"
 
-/* The only one with this opcode; NULL: there is none. */
+/* The only request with this opcode; NULL: there is none. */
 static const struct lp_slow_request *find(const struct lp_slow_request *slow, uint32_t cnt,
 					  uint32_t opcode)
 {
@@ -31,8 +31,8 @@ static uint32_t read_all(struct lpi_machine *machine, struct lp_slow_request *re
 	return cnt;
 }
 
-/* A directory on another shard than its entry, which takes two writes; those before it none.
- * Returns its name. */
+/* Makes a directory on another shard than its entry, which takes two writes; earlier requests take
+ * none. Returns its name. */
 static const char *make_elsewhere(struct lpi_kernel *kernel)
 {
 	static const char *const names[LPI_NS_SIM_SHARDS] = {"one", "two", "three"};
@@ -70,7 +70,7 @@ static void check(uint32_t queue_cnt)
 	assert_non_null(made);
 	(void)snprintf(object, sizeof(object), "inode 1: %s", name);
 	assert_string_equal(made->object, object);
-	/* Those that are old go. */
+	/* Old requests are removed. */
 	lpi_machine_idle(machine, LP_SLOW_KEEP_NS + LP_NS_PER_S);
 	assert_int_equal(read_all(machine, slow), 0);
 	lp_test_ok(lpi_machine_stop(machine));

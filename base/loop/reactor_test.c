@@ -469,7 +469,7 @@ static void take_nops(struct lp_reactor *reactor, struct nop *nops, int cnt)
 		(void)lp_reactor_turn(reactor, true);
 }
 
-/* It looks for what comes alone, not for what comes in crowds, and for what comes alone again. */
+/* It spins for single events, not for crowds, and for single events again. */
 static void test_spins_for_the_lonely(void **state)
 {
 	(void)state;
@@ -517,7 +517,7 @@ static void test_does_not_spin_for_a_noted_crowd(void **state)
 	lp_reactor_free(reactor);
 }
 
-/* Nor does it where it waits for a processor itself, and has looked long enough to know. */
+/* Nor does it spin if it waits for a processor itself, and has checked long enough to know. */
 static void test_does_not_spin_where_it_must_wait(void **state)
 {
 	(void)state;
@@ -550,7 +550,7 @@ struct looker {
 	struct lp_task task;
 	struct nop nop;
 	struct lp_reactor *reactor;
-	unsigned finds_at; /* the look that finds something; 0: none does */
+	unsigned finds_at; /* the look that finds work; 0: none does */
 	unsigned look_cnt;
 	unsigned rest_cnt;
 	int found_cnt;
@@ -579,8 +579,8 @@ static void looker_rest(struct lp_source *source)
 	io_uring_prep_nop(lp_reactor_sqe(looker->reactor, &looker->nop.io));
 }
 
-/* A source is looked at while the reactor spins, which ends that; and is told before it sleeps,
- * which what it prepares then ends. */
+/* A source is looked at while the reactor spins, and ends the spin. It is told before the sleep,
+ * and the event that it prepares then ends the sleep. */
 static void test_looks_at_sources_before_it_sleeps(void **state)
 {
 	(void)state;
@@ -616,7 +616,7 @@ static void byte_written(struct lp_io *io)
 	(*LP_CONTAINER_OF(io, struct nop, io)->done_cnt)++;
 }
 
-/* What is prepared and submitted goes on while its caller is busy; its completion waits. */
+/* Submitted ios go on while their caller is busy; their completion waits. */
 static void test_submits_before_the_turn_ends(void **state)
 {
 	(void)state;
@@ -640,7 +640,7 @@ static void test_submits_before_the_turn_ends(void **state)
 	lp_reactor_free(reactor);
 }
 
-/* What container profiles do: io_uring_setup fails with EPERM. */
+/* As container profiles do: io_uring_setup fails with EPERM. */
 static int forbid_io_uring(void)
 {
 	struct sock_filter code[] = {
@@ -774,7 +774,7 @@ static void come_late(struct lp_task *task)
 	lp_clock_sim_advance_to(sim, sim->now_ns + 7 * LP_NS_PER_MS);
 }
 
-/* A part of a run is measured by itself: how often goes on, how long begins anew. */
+/* A part of a run is measured by itself: the counts go on, the longest absence begins anew. */
 static void test_absences_are_forgotten(void **state)
 {
 	(void)state;
@@ -858,7 +858,7 @@ static void block_long(struct lp_task *task)
 	(void)nanosleep(&pause, NULL);
 }
 
-/* Whose time an absence was: our own work's, or that of a call that waited. */
+/* The cause of an absence: our own work, or a call that waited. */
 static void test_absences_have_reasons(void **state)
 {
 	(void)state;

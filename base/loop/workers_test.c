@@ -145,8 +145,8 @@ static void be_partner(struct lp_work *work)
 	record_run(work);
 }
 
-/* A work must not wait beside a sleeping helper, whoever took it from the inbox: here the first
- * ends only when the second has run. */
+/* A work must not wait beside a sleeping helper, whichever helper took it from the inbox. Here the
+ * first ends only when the second has run. */
 static void test_no_work_waits_beside_a_sleeper(void **state)
 {
 	(void)state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: buffers are aligned and disjoint, references keep them, slabs become whole again, an
- * empty region says so, a rank gets what was set aside for it, and a region that is shown to
- * others is theirs to read and no more.
+/* Goal: buffers are aligned and disjoint, references keep them, slabs become whole again, an empty
+ * region is reported, a rank gets the slabs set aside for it, and other processes can only read a
+ * shared region.
  * Method: a random run in which each buffer is filled with its own number, and the number is
- * checked before it is put back. */
+ * checked before the buffer is put back. */
 #include "base/testing/test.h"
 
 #include <fcntl.h>
@@ -86,8 +86,8 @@ static void test_references(void **state)
 	lp_bufs_free(bufs);
 }
 
-/* However the region is cut up, those who take and give back the same number again and again have
- * the same buffers, which the processor's caches have too. */
+/* However the region is cut up, callers that take and give back the same number again and again get
+ * the same buffers, which the processor's caches have. */
 static void test_what_was_given_back_is_had_next(void **state)
 {
 	(void)state;
@@ -164,7 +164,7 @@ static void test_taking_what_is_needed(void **state)
 			assert_int_equal(cnt, cases[i].cnt);
 			assert_int_equal(stats.used_bytes, cases[i].used);
 		}
-		/* No more than a seventh of what the blocks have is left over. */
+		/* At most a seventh of the blocks' bytes is left over. */
 		uint64_t blocks_bytes = lp_align_up((uint64_t)bytes + skip, 4096);
 		assert_true(stats.used_bytes <= blocks_bytes + blocks_bytes / 7);
 		assert_int_equal(segs[0].offset, skip);
@@ -181,7 +181,7 @@ static void test_taking_what_is_needed(void **state)
 	lp_bufs_free(bufs);
 }
 
-/* Where large buffers are out smaller ones do; what does not fit takes nothing. */
+/* If large buffers lack, smaller ones are taken. A request that does not fit takes none. */
 static void test_taking_what_is_left(void **state)
 {
 	(void)state;
@@ -208,8 +208,8 @@ static void test_taking_what_is_left(void **state)
 	lp_bufs_free(bufs);
 }
 
-/* Rule B1: however much lower ranks have, and however it lies, a rank gets what was set aside for
- * it; and gets it again when it has given it back. */
+/* Rule B1: however many buffers lower ranks have, and wherever they lie, a rank gets the slabs set
+ * aside for it, and gets them again after it has given them back. */
 static void test_ranks(void **state)
 {
 	(void)state;
@@ -225,7 +225,7 @@ static void test_ranks(void **state)
 	lp_bufs_read_stats(bufs, &stats);
 	assert_int_equal(stats.reserved_bytes, 5 * MIB);
 	for (int round = 0; round < 3; round++) {
-		/* A high rank has opened slabs of which the most is free. */
+		/* A high rank has opened slabs that are mostly free. */
 		high[0] = lp_buf_new_ranked(bufs, 1, LP_BUF_COPY);
 		high[1] = lp_buf_new_ranked(bufs, 1, LP_BUF_CARRY);
 		while (low_cnt < SMALL_MAX &&
@@ -323,7 +323,8 @@ static void test_random_run(void **state)
 	lp_bufs_free(bufs);
 }
 
-/* What one process writes another one reads, and can do nothing else with; and it keeps nothing. */
+/* Another process can read data that one process writes, and can do nothing else. It keeps no
+ * memory. */
 /* How many pages of the region have memory. */
 static uint64_t resident_pages(const struct lp_bufs *bufs)
 {
@@ -394,7 +395,7 @@ static void test_reach(void **state)
 	lp_bufs_free(bufs);
 }
 
-/* What is out, or kept, keeps its content; all else has no memory. */
+/* Buffers that are out, or kept, keep their content. The rest of the region has no memory. */
 static void try_to_trim(struct lp_bufs *bufs)
 {
 	struct lp_buf *large[9]; /* of a region of so many: its last huge page is half */

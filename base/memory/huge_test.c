@@ -55,7 +55,7 @@ static void test_content_stays(void **state)
 	unmap(memory);
 }
 
-/* Whether the mapping with that address is marked: "hg" among its flags. -1: nobody says so. */
+/* Whether the mapping with that address is marked: "hg" among its flags. -1: not known. */
 static int is_marked(const void *address)
 {
 	char line[512];
@@ -82,7 +82,7 @@ static void test_the_kernel_knows(void **state)
 	(void)state;
 	uint8_t *memory = map();
 	assert_int_equal(lp_huge_advise(memory + HUGE, 2 * HUGE), 2 * HUGE);
-	/* A kernel without them has nothing to say. */
+	/* A kernel without huge pages has no such flag. */
 	if (is_marked(memory + HUGE) == 1) {
 		assert_int_equal(is_marked(memory + 3 * HUGE - 1), 1);
 		assert_int_equal(is_marked(memory), 0);

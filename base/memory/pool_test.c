@@ -114,7 +114,7 @@ static void test_resize(void **state)
 	assert_non_null(out[2]);
 	assert_null(lp_pool_get(pool));
 
-	/* Down below what is out: nothing is given until enough came back. */
+	/* Lowered below the objects that are out: no object is given until enough came back. */
 	lp_test_ok(lp_pool_resize(pool, 1));
 	assert_int_equal(lp_pool_free_cnt(pool), 0);
 	lp_pool_put(pool, out[2]);
@@ -153,7 +153,7 @@ static void test_bufpool(void **state)
 	memset(buf, 1, 65536);
 	lp_pool_put(pool, buf);
 	lp_pool_free(pool);
-	/* More than there is: an error, not a crash, and the output untouched. */
+	/* More than there is memory for: an error, not a crash, and the output is untouched. */
 	struct lp_pool *none = NULL;
 	lp_test_err(-ENOMEM, lp_bufpool_new("huge", SIZE_MAX / 4, 8, 8, &none));
 	lp_test_err(-ENOMEM, lp_bufpool_new("huger", SIZE_MAX - 1, 1, 1, &none));
@@ -261,13 +261,13 @@ static size_t resident_bytes(const void *from, size_t bytes)
 	return cnt;
 }
 
-/* Without a sanitizer, and without checks that write into what is free. */
+/* Only without a sanitizer, and without checks that write into free objects. */
 static void test_trim(void **state)
 {
 	(void)state;
 	enum { CNT = 4096, BYTES = 3072 };
 	const size_t bytes = (size_t)CNT * BYTES;
-	/* No pattern is written into what is in the pool, and nothing else looks at it. */
+	/* No pattern is written into free objects, and no other code reads them. */
 	const bool has_plain_memory = LP_ASSERT_SLOW_ON + LP_SAN_ADDRESS == 0;
 	struct lp_pool *pool = pool_of(BYTES, 0, CNT, 0);
 	uint8_t *out[CNT];
@@ -278,7 +278,7 @@ static void test_trim(void **state)
 	}
 	const uint8_t *first = out[0];
 	assert_int_equal(lp_pool_trim(pool), 0); /* all are out */
-	/* In another order than they went out, but for one in the middle. */
+	/* In another order than they went out, except one in the middle. */
 	for (uint32_t i = 0; i < CNT; i++) {
 		uint32_t number = i * 1001 % CNT;
 		if (number != 2000)
@@ -293,7 +293,7 @@ static void test_trim(void **state)
 	assert_true(lp_pool_is_sound(pool));
 	assert_int_equal(lp_pool_trim(pool), 0); /* nothing since */
 	lp_pool_put(pool, out[2000]);
-	/* The lowest goes out first, and what is touched then is all there is. */
+	/* The lowest goes out first, and only touched objects have memory. */
 	for (uint32_t i = 0; i < 16; i++) {
 		out[i] = lp_pool_get(pool);
 		memset(out[i], 1, BYTES);
@@ -308,7 +308,7 @@ static void test_trim(void **state)
 	lp_pool_free(pool);
 }
 
-/* Of what a later slab has as well. */
+/* The same with memory of a later slab. */
 static void test_trim_of_slabs(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The slowest are kept, in their order, and go when they are old. */
+/* The slowest requests are kept, in their order, and are removed when they are old. */
 #include "base/struct/slow.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static int largest_first(const void *a, const void *b)
 	return one < other ? 1 : -(one > other);
 }
 
-/* Only those are added that are slow enough, and yet none is missing. */
+/* Only requests that are slow enough are added, and none is missing. */
 static void test_slowest(void **state)
 {
 	static uint64_t times[REQUESTS];
@@ -41,7 +41,7 @@ static void test_slowest(void **state)
 	assert_int_equal(found[2].took_ns, times[2]);
 }
 
-/* What is forgotten makes room, also for what is faster than all that are left. */
+/* Forgotten requests make room, also for one that is faster than all others. */
 static void test_forget(void **state)
 {
 	struct lp_slow_request found[LP_SLOW_MAX];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what has not been read for a day is read anew when it is opened, so that the read is heard
- * of; what need not be, or is not to count, keeps what the kernel has. With nodiratime the times of
- * directories stay. With strictatime each read counts, and whatever is opened is read anew.
- * Method: a machine with two channels, whose kernel believes what it is told; access times are set
- * back as a program does it. */
+/* Goal: a file that has not been read for a day is read anew after an open, so that the read comes
+ * to the daemon. A file whose read need not or must not count keeps its cached data. With
+ * nodiratime the times of directories stay. With strictatime each read counts, and each open drops
+ * the cached data.
+ * Method: a machine with two channels, whose kernel caches; access times are set back as a program
+ * does it. */
 #include "fuse/model/machine_test.h"
 
 #define DAY_S UINT64_C(86400)
@@ -110,7 +111,7 @@ static void test_no_diratime(void **state)
 	machine_end(machine);
 }
 
-/* Whether reading it just so much later changes the access time, to then. */
+/* Whether a read after so long changes the access time, to the time of the read. */
 static bool counts_after(struct lpi_machine *machine, uint32_t opcode, uint64_t node, uint64_t ns)
 {
 	static uint8_t bytes[LPI_KERNEL_BYTES];
@@ -140,7 +141,7 @@ static void test_each(void **state)
 		assert_true(counts_after(machine, FUSE_READ, file, 2 * LP_NS_PER_MS));
 		assert_true(counts_after(machine, FUSE_READDIR, dir, 2 * LP_NS_PER_MS));
 	}
-	/* No finer than that, unless somebody has set the time. */
+	/* No finer than that, unless a program has set the time. */
 	assert_true(counts_after(machine, FUSE_READ, file, 2 * LP_NS_PER_MS));
 	assert_false(counts_after(machine, FUSE_READ, file, 0));
 	set_back(machine, file, 60);

@@ -24,7 +24,7 @@ static void test_text(void **state)
 	assert_false(lpi_fuse_status_has_group(status, 5));
 	assert_false(lpi_fuse_status_has_group(status, 9));
 	assert_false(lpi_fuse_status_has_group(status, 0));
-	/* In none, and what is cut off. */
+	/* A process in no group, and texts that are cut off. */
 	assert_false(lpi_fuse_status_has_group("Name:\ta\nGroups:\t \nNStgid:\t0\n", 0));
 	assert_false(lpi_fuse_status_has_group("Name:\ta\nGroups:\t12", 12));
 	assert_true(lpi_fuse_status_has_group("Name:\ta\nGroups:\t12 3", 12));
@@ -57,7 +57,7 @@ static void test_process(void **state)
 	assert_false(lpi_fuse_caller_is_in(&header, 70003));
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	/* It is there no more, or was never seen. */
+	/* The process has ended, or was never visible. */
 	assert_true(lpi_fuse_caller_is_in(&header, 5));
 	assert_false(lpi_fuse_caller_is_in(&header, 70001));
 	header.pid = 0;

@@ -152,8 +152,8 @@ static void boot_labels(struct lp_bdev *bdev, bool no_selinux, struct lpi_machin
 		(*ret_machine)->channels[i]->options.behaviour.no_selinux = no_selinux;
 }
 
-/* Who lists a directory asks for one label and not for all, where there is no use for them; and
- * each file is asked for its own, through any channel, once there are some. */
+/* If labels have no use, a program that lists a directory asks for one label and not for all. Once
+ * there are labels, each file is asked for its own, through any channel. */
 static void test_labels(void **state)
 {
 	struct lpi_machine *machine = NULL;
